@@ -1,6 +1,6 @@
 """Write every file of gdbheap in the same safe way: links and files of other users are not followed or replaced.
 
-A new file is written under a random name in its destination folder, with mode 0600, and renamed once it is complete.
+A new file is written under a random name in its destination folder, with mode 0600. It is renamed once it is complete.
 The folder is held by a descriptor from the first check to the rename. docs/setup.md has the rules for users.
 """
 

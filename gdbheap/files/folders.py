@@ -7,6 +7,7 @@ import os
 import stat
 from collections.abc import Collection
 from contextlib import suppress
+from functools import partial
 from types import TracebackType
 
 from gdbheap.files.refusing import name_of_user, refused
@@ -20,7 +21,7 @@ RENAME_NOREPLACE, RENAME_EXCHANGE = 1, 2
 
 
 def _renamed(source: int, one: str, target: int, other: str, flags: int) -> int:
-    """Rename a file with renameat2(2) and return the errno, 0 on success."""
+    """Rename a file with renameat2(2). Return 0, or the errno: ENOSYS if the C library lacks the function."""
     # Imported on use: imports take most of a command's start-up time.
     import ctypes
 
@@ -48,7 +49,7 @@ class HeldFolder:
         self.close()
 
     def again(self) -> HeldFolder:
-        """Return the same folder, held by another descriptor."""
+        """Return the same folder, held by a second descriptor, so that each of the two can be closed on its own."""
         return HeldFolder(self.path, os.dup(self.number))
 
     def close(self) -> None:
@@ -87,6 +88,11 @@ class HeldFolder:
             return os.stat(name, dir_fd=self.number, follow_symlinks=False)
         except FileNotFoundError:
             return None
+
+    def has_own_file(self, name: str) -> bool:
+        """Return whether the entry ``name`` is a regular file that belongs to the user. Raises OSError."""
+        status = self.status(name)
+        return status is not None and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
     def names(self) -> list[str]:
         """Return the names of the folder's entries. Raises OSError."""
@@ -134,7 +140,7 @@ class HeldFolder:
             os.rmdir(name, dir_fd=self.number)
 
     def sync(self) -> None:
-        """Write the folder's entries to disk (fsync) if the file system and gdbheap's rights allow it."""
+        """Write the folder's entries to disk (fsync). Errors are ignored: some file systems forbid it."""
         with suppress(OSError):
             number = os.open(".", os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC, dir_fd=self.number)
             try:
@@ -151,8 +157,10 @@ def random_name() -> str:
 def hold(path: str, folder: str, make: int | None = None) -> HeldFolder:
     """Open and return the folder into which the file ``path`` will be written.
 
-    ``make``: create missing folders of the path, with the mode that suits files of mode ``make``. Raises UsageError if
-    a link in the path belongs to another user, or if untrusted users may put names into the folder; OSError."""
+    ``make``: the mode of the file; missing folders of the path are then created with a mode that suits it. Without
+    ``make``, no folder is created. Raises OSError. Raises UsageError if a link in the path belongs to another user.
+    Raises UsageError also if untrusted users may put names into the folder.
+    """
     walk = _Walk(path, folder, make)
     try:
         walk.run()
@@ -180,7 +188,7 @@ class _Walk:
         self._left = _parts(folder)
 
     def run(self) -> None:
-        """Walk to the end of the path. Raises UsageError, OSError."""
+        """Open the folders of the path one after another, up to the last one. Raises UsageError, OSError."""
         while self._left:
             name = self._left.pop()
             try:
@@ -210,12 +218,13 @@ class _Walk:
             status = os.fstat(link)
             if not stat.S_ISLNK(status.st_mode):
                 raise NotADirectoryError(errno.ENOTDIR, os.strerror(errno.ENOTDIR))
-            self._check_link(name, status)
-            self._take(name, os.readlink("", dir_fd=link), status.st_dev == os.stat("/proc").st_dev)
+            is_proc = status.st_dev == os.stat("/proc").st_dev
+            self._check_link(name, status, is_proc)
+            self._take(name, os.readlink("", dir_fd=link), is_proc)
         finally:
             os.close(link)
 
-    def _check_link(self, name: str, status: os.stat_result) -> None:
+    def _check_link(self, name: str, status: os.stat_result, is_proc: bool) -> None:
         """Raise UsageError for a link that another user may have put there, as the kernel's fs.protected_symlinks does
         in /tmp."""
         self._links += 1
@@ -223,10 +232,20 @@ class _Walk:
             raise OSError(errno.ELOOP, os.strerror(errno.ELOOP))
         if self._is_foreign:
             raise refused(self._path, f"{name} is a link in another process's file system: name the path behind it")
+        if is_proc:
+            self._check_process(name)
         is_own = kind_of_folder(self.number, os.fstat(self.number)) == OWN
         if not is_own and not (is_trusted(status.st_uid) and status.st_nlink == 1):
             owner = name_of_user(status.st_uid)
             raise refused(self._path, f"{name} is a link that belongs to {owner}: name the folder behind the link")
+
+    def _check_process(self, name: str) -> None:
+        """Raise UsageError for a link of another user's process. The process chooses its root and its current folder.
+        The link's owner is no evidence: root owns the links of a process that is not dumpable."""
+        for uid in _process_users(self.number):
+            if not is_trusted(uid):
+                owner = name_of_user(uid)
+                raise refused(self._path, f"{name} is a link of a process of {owner}: name the folder behind the link")
 
     def _take(self, name: str, target: str, is_proc: bool) -> None:
         if (is_proc and target.startswith("/")) or not self._leads_to(name, target):
@@ -249,11 +268,25 @@ class _Walk:
         return False
 
 
+def _process_users(folder: int) -> list[int]:
+    """Return the user ids (real, effective, saved, file system) of the process whose folder in /proc is ``folder`` or
+    contains it (``fd``); an empty list if there is no such process.
+    """
+    in_folder = partial(os.open, dir_fd=folder)
+    for place in ("status", "../status"):
+        with suppress(OSError), open(place, "rb", opener=in_folder) as file:
+            line = next((line for line in file if line.startswith(b"Uid:")), b"")
+            return [int(uid) for uid in line.split()[1:]]
+    return []
+
+
 def _parts(path: str) -> list[str]:
-    """Return the components of a path, the last one first."""
+    """Return the components of a path, the last one first, so that the next one can be popped from the end."""
     return [part for part in reversed(path.split("/")) if part not in ("", ".")]
 
 
 def folder_mode(mode: int) -> int:
-    """Return the mode of a folder for files of this mode. Users who may read the files may also list the folder."""
+    """Return the mode of a folder for files of this mode. Users who may read the files may also list and enter the
+    folder.
+    """
     return mode | (mode & 0o444) >> 2

@@ -1,4 +1,4 @@
-"""New files, written under a random name and renamed to their final name when they, or their first bytes, are
+"""New files. Each file is written under a random name. It gets its final name once the file or its first part is
 complete.
 """
 
@@ -26,8 +26,8 @@ class NewFile:
     """A file that is written through ``descriptor`` under a random name; ``put`` renames it to ``path``.
 
     If ``path`` is one of gdbheap's own descriptors, a device or a pipe, the data is written directly to it. ``folder``:
-    the folder of the file, if it is already held. Raises UsageError if ``path`` may not be written, OSError,
-    ValueError.
+    the folder of the file, if it is already held. Raises OSError, ValueError, and UsageError if ``path`` may not be
+    written.
     """
 
     def __init__(self, path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) -> None:
@@ -82,7 +82,10 @@ class NewFile:
 
 
 def hold_folder_of(path: str) -> tuple[HeldFolder, str]:
-    """Hold the folder of a file; return it with the file's name in it. Raises UsageError, OSError, ValueError."""
+    """Hold the folder of a file, and return (folder, the file's name in it).
+
+    Raises UsageError if ``path`` names a folder. Raises the errors of ``hold``.
+    """
     folder, name = os.path.split(path)
     if name in ("", ".", ".."):
         raise refused(path, "it is a folder" if path else "the path is empty")
@@ -123,7 +126,11 @@ def _why_not(folder: HeldFolder, status: os.stat_result) -> str | None:
 
 
 def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -> None:
-    """Rename the file ``beside`` to ``name``. In a shared folder, never replace a file that appears meanwhile."""
+    """Rename the file ``beside`` to ``name``. In a shared folder, a file that another user has put there meanwhile is
+    not replaced.
+
+    Raises UsageError if ``name`` may not be replaced.
+    """
     for _ in range(ROUNDS):
         status = _checked(path, folder, name)
         if status is not None and is_special(status):
@@ -156,8 +163,7 @@ def _link(beside: str, source: int, folder: HeldFolder, name: str) -> None:
 
 
 def check_writable(path: str) -> None:
-    """Raise UsageError or NotPermitted if ``path`` cannot be written. Commands call this function before work that
-    takes long."""
+    """Raise UsageError or NotPermitted if ``path`` cannot be written. It shows this before work that takes long."""
     try:
         number = own_descriptor(path)
         if number is not None:
@@ -190,8 +196,8 @@ def replacing(path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) 
 
 
 def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
-    """Move the file ``source`` to ``path`` under the rules for a new file. Only gdbheap writes to the folder of
-    ``source``.
+    """Move the file ``source`` to ``path`` under the rules for a new file. The folder of ``source`` must be one to
+    which only gdbheap writes.
 
     ``make``: create missing folders of the path. Raises UsageError."""
     name = os.path.basename(path)

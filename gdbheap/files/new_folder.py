@@ -44,7 +44,9 @@ def check_folder(path: str, is_ours: Callable[[str], bool]) -> None:
 
 
 def is_shared(folder: str) -> bool:
-    """Return whether other users may add names to a folder; True if that cannot be determined."""
+    """Return whether other users may add names to a folder; True if that is unknown. gdbheap must not replace their
+    files.
+    """
     try:
         with hold(folder, folder) as held:
             return held.is_shared
@@ -53,7 +55,7 @@ def is_shared(folder: str) -> bool:
 
 
 def _named(path: str) -> str:
-    """Return a path to the same folder whose last part is a name, not "/", "." or ".."."""
+    """Return a path to the same folder that ends in a name. A path that ends in "/", "." or ".." is made absolute."""
     return path if os.path.basename(path) not in ("", ".", "..") else os.path.abspath(path)
 
 
@@ -155,9 +157,9 @@ def _settle(folder: HeldFolder, mode: int) -> None:
 def _exchange(
     path: str, parent: HeldFolder, name: str, beside: str, older: str, is_ours: Callable[[str], bool]
 ) -> None:
-    """Rename the new folder ``beside`` to ``name``, and an older folder with that name to something else.
+    """Rename the new folder ``beside`` to ``name``, where an older folder may be.
 
-    The older folder then has the name ``beside`` or ``older``, and the caller removes it.
+    The older folder is then named ``beside`` if names can be swapped, otherwise ``older``. The caller removes it.
     """
     is_there = _check(path, parent, name, is_ours)
     if is_there and parent.exchange(beside, name):
@@ -168,8 +170,9 @@ def _exchange(
 
 
 def check_place(folder: str) -> None:
-    """Check that files can be written into an existing folder, before work that takes long. Raises UsageError,
-    NotPermitted if they cannot."""
+    """Check that files can be written into an existing folder, before work that takes long. Raises UsageError or
+    NotPermitted if that is not possible.
+    """
     try:
         with hold(folder, folder) as held:
             held.check_writable()

@@ -49,7 +49,7 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
     The path comes from the kernel, or from the user, who may name any file. If ``follows`` is false and the path ends
     in a link, the link itself is opened. Raises OSError (TimeoutError if the file system does not respond), ValueError.
     """
-    # No path contains a lone surrogate; the native code has no error for one.
+    # This raises ValueError for a lone surrogate, for which the native code has no error.
     os.fsencode(path)
     try:
         return _native.hold_file(path, follows)
@@ -60,8 +60,8 @@ def hold_file(path: str, follows: bool = True) -> HeldFile:
 def find_file(path: str, follows: bool = True) -> HeldFile | None:
     """Return the file or folder at a path, with its descriptor closed.
 
-    None if there is none, or if the file system does not respond. The path comes from the user, who may name any file.
-    If ``follows`` is false and the path ends in a link, the link itself is returned.
+    Return None if there is none, or if the file system does not respond. The path comes from the user, who may name any
+    file. If ``follows`` is false and the path ends in a link, the link itself is returned.
     """
     try:
         held = hold_file(path, follows)
@@ -84,7 +84,9 @@ def is_folder(path: str) -> bool:
 
 
 def _said(error: OSError, path: str) -> OSError:
-    """Return an error with the same errno, and with the system's text for that errno."""
+    """Return the error with a plain reason. This is the system's text for the errno, unless the path is invalid or its
+    file system does not respond.
+    """
     if error.errno is None or "\0" in path:
         return OSError(errno.EINVAL, "it is not a valid path", path)
     reason = "its file system does not respond" if error.errno == errno.ETIMEDOUT else os.strerror(error.errno)
@@ -94,8 +96,8 @@ def _said(error: OSError, path: str) -> OSError:
 def open_to_append(path: str, make: bool = False) -> int:
     """Open one of gdbheap's own files and return a descriptor that reads and writes, at the file's beginning.
 
-    Without ``make`` the file must exist. Raises UsageError if it is a link or not a regular file, belongs to another
-    user, or has a second hard link; OSError, ValueError."""
+    Without ``make`` the file must exist. Raises OSError and ValueError. Raises UsageError if the file is a link or not
+    a regular file. Raises UsageError if it belongs to another user or has a second hard link."""
     flags = os.O_RDWR | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC | (os.O_CREAT if make else 0)
     folder, name = os.path.split(path)
     with hold(path, folder or ".") as held:
@@ -121,8 +123,9 @@ def _why_not(status: os.stat_result) -> str | None:
 def open_to_read(path: str) -> BinaryIO:
     """Open a regular file, or a pipe that gdbheap was started with (``<(…)`` of a shell).
 
-    A named pipe is refused, because opening it would wait for a writer; so are devices, folders and files of the
-    kernel's file systems. Raises UsageError, OSError, ValueError."""
+    A named pipe is refused, because opening it would wait for a writer. Devices, folders and files of the kernel's file
+    systems are refused too. Raises UsageError, OSError, ValueError.
+    """
     return _checked(hold_file(path).descriptor, path)
 
 
@@ -176,12 +179,13 @@ def regular_descriptor(path: str, may_be_empty: bool = False, hold: Hold = hold_
     """Open a regular file and return a descriptor that reads it.
 
     Files of other kinds are refused: opening a device has effects, and a pipe's writer continues once the pipe is
-    opened. Files of the kernel are refused too, because reading them may have effects: files of size 0 (/proc/kmsg),
-    and files in the kernel's own file systems (sysfs). ``may_be_empty`` allows both. Raises OSError (TimeoutError if
-    the file system does not respond), ValueError.
+    opened. Files of the kernel are refused too, because reading them may have effects. These are files of size 0
+    (/proc/kmsg), and files in the kernel's own file systems (sysfs). ``may_be_empty`` allows both. Raises OSError
+    (TimeoutError if the file system does not respond), ValueError.
 
     ``hold``: opens a path with O_PATH. A path that comes from a target must go through ``FileSystems.open``
-    (gdbheap.host)."""
+    (gdbheap.host).
+    """
     held = hold(path)
     try:
         if stat.S_ISDIR(held.mode):

@@ -1,4 +1,4 @@
-"""Destinations that are not regular files: our own descriptors, devices and pipes."""
+"""Write to destinations that are not regular files: gdbheap's own descriptors, devices and pipes."""
 
 from __future__ import annotations
 
@@ -47,8 +47,8 @@ def is_stream(path: str) -> bool:
 
 
 def duplicate(path: str, number: int) -> int:
-    """Return a duplicate of a descriptor that gdbheap was started with. Raises UsageError for any other descriptor,
-    OSError.
+    """Return a duplicate of a descriptor that gdbheap was started with. Raises OSError. Raises UsageError for any other
+    descriptor.
     """
     # Descriptors that gdbheap opens are close-on-exec; descriptors that it was started with are not.
     if number >= len(STANDARD) and not os.get_inheritable(number):

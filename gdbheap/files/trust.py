@@ -44,9 +44,11 @@ def _sudo_user() -> int | None:
 
 
 def kind_of_folder(folder: int, status: os.stat_result) -> str | None:
-    """Return OWN, SHARED or SWAPPABLE for a folder; None if the folder is refused.
+    """Return who else may change the names in a folder; None if the folder is refused.
 
-    ``folder``: the folder's descriptor; ``status``: its fstat.
+    OWN: nobody. SHARED: others may add names, but not rename or remove gdbheap's. SWAPPABLE: one other user may do
+    both.
+    ``folder``: the folder's descriptor. ``status``: its fstat.
     """
     if not is_trusted(status.st_uid) and status.st_uid != _sudo_user():
         return None
@@ -71,7 +73,7 @@ def _others_may_write(folder: int, status: os.stat_result) -> bool:
 def _is_alone(folder: int, status: os.stat_result) -> bool:
     """Return whether a folder's group has only these members: the folder's owner, root and the current user.
 
-    Return False if the folder has an access list, because its group bits are then only a mask.
+    False if the folder has an access list (ACL). Its group bits are then only a mask, so the list may admit others.
     """
     try:
         if not _is_own_group(status.st_uid, status.st_gid):

@@ -13,10 +13,10 @@ LOOK_SECONDS, LONGEST_SECONDS = 1.0, 10.0
 
 
 def do_aside(work: Callable[[], None], progress: Callable[[], int]) -> bool:
-    """Do ``work`` on its own thread; return whether it finished.
+    """Do ``work`` in another thread; return whether it finished.
 
-    The work is abandoned after ten seconds, or once ``progress`` has returned the same count for a second. The thread
-    may continue for a while, but nothing waits for it.
+    The work is abandoned after ten seconds, or once ``progress`` has returned the same count for a second. Its thread
+    may then continue for a while, but nothing waits for it.
     """
     thread = threading.Thread(target=work, daemon=True)
     before = signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())

@@ -1,7 +1,7 @@
 """The control group that accounts for a process's memory, and the kernel's figures about the group (versions 1 and 2).
 
-Files: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst of the kernel; pressure: accounting/psi.rst.
-This module needs only files that everybody may read, and does not read the process's memory.
+The kernel's Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/memory.rst describe the files, and accounting/psi.rst
+the pressure. Everybody may read these files. The process's memory is not read.
 """
 
 from __future__ import annotations
@@ -16,13 +16,18 @@ from gdbheap.documents import renamed_keys
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC
 
-__all__ = ["ControlGroup", "Pressure", "find_group"]
+__all__ = ["ControlGroup", "Pressure", "count_kills", "OWN_EVENTS", "find_group", "find_kills"]
 
 TEXT_LIMIT = 1 << 20
 CONTROLLER = "memory"
+# The counts of a group itself (Linux 5.2). Those in memory.events include the groups below it.
+OWN_EVENTS = "memory.events.local"
+FIRST_EVENTS = "memory.oom_control"
+# The files with the number of killed processes, of version 2 and of version 1.
+KILLS = (OWN_EVENTS, "memory.events", FIRST_EVENTS)
 # In version 1 only the root of a hierarchy has this file. The root's figures are those of the whole machine.
 OF_ROOT = "release_agent"
-# Keys of memory.stat by the fields of Group. In version 1, keys with total_ include the groups below.
+# Keys of memory.stat, by fields of ControlGroup. In version 1, keys with total_ include the groups below.
 SECOND = {
     "anon": "anon", "file": "file", "shmem": "shmem", "slab": "slab", "kernel": "kernel",
     "inactive_file": "inactive_file",
@@ -58,11 +63,14 @@ class Pressure:
 class ControlGroup:
     """A control group; sizes are bytes, None if the kernel does not report them.
 
-    ``path``: the path as in ``/proc/PID/cgroup``. ``current``: the memory of the group and of all groups below it.
+    ``path``: the path as in ``/proc/PID/cgroup``.
+    ``current``: the memory of the group and of all groups below it.
     ``max``: the smallest limit of the group and of all groups above it; ``max_of``: the group with this limit.
-    ``high``: the smallest limit at which programs are slowed down. ``file``: page cache including ``shmem``, shared
-    memory and tmpfs. ``kernel`` includes ``slab``. ``events``: counts by the kernel's names: ``max`` (the limit was
-    hit), ``oom``, ``oom_kill``, and in version 2 ``low`` and ``high``.
+    ``high``: the smallest limit at which programs are slowed down.
+    ``file``: page cache including ``shmem``, which is shared memory and tmpfs.
+    ``kernel``: the kernel's memory, including ``slab``.
+    ``events``: counts by the kernel's names: ``max`` (the limit was hit), ``oom``, ``oom_kill``, and in version 2
+    ``low`` and ``high``.
     """
 
     path: str
@@ -83,8 +91,8 @@ class ControlGroup:
 
 
 def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> ControlGroup | None:
-    """Return the control group that counts a process's memory; None if only the root group does, or if the group cannot
-    be read.
+    """Return the control group that counts a process's memory. Return None if only the root group counts it, or if the
+    group cannot be read.
 
     ``proc`` and ``mounted``: where procfs and the control groups are mounted.
     """
@@ -95,6 +103,21 @@ def find_group(process: int | str, proc: str = PROC, mounted: str = CGROUPS) -> 
 def _has_books(folder: Path) -> bool:
     first = (folder / "memory.usage_in_bytes").is_file() and not (folder / OF_ROOT).exists()
     return first or (folder / "memory.current").is_file()
+
+
+def find_kills(process: str) -> Path | None:
+    """Return the file with the number of processes that the OOM killer has killed in a process's own group; None if
+    there is none. ``process``: its folder in /proc.
+    """
+    folder = next(iter(group_folders(process, CONTROLLER)), None)
+    return next((folder / name for name in KILLS if (folder / name).is_file()), None) if folder is not None else None
+
+
+def count_kills(path: Path | None) -> int | None:
+    """Return the number in a file that ``find_kills`` found; None if it is unknown, for example because the group no
+    longer exists.
+    """
+    return None if path is None else _pairs(path).get("oom_kill")
 
 
 def _read(folders: list[Path], proc: Path, mounted: Path) -> ControlGroup | None:
@@ -154,8 +177,8 @@ def _least(folders: list[Path], name: str) -> tuple[int | None, Path | None]:
 
 
 def _first_events(folder: Path) -> dict[str, int]:
-    """Return the event counts of a version 1 group under the names of version 2."""
-    killed = _pairs(folder / "memory.oom_control").get("oom_kill")
+    """Return the event counts of a version 1 group, under the names of version 2: ``max`` and ``oom_kill``."""
+    killed = count_kills(folder / FIRST_EVENTS)
     hit = _number(folder / "memory.failcnt")
     return {name: count for name, count in (("max", hit), ("oom_kill", killed)) if count is not None}
 

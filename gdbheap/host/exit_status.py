@@ -1,7 +1,7 @@
 """Find the exit status of a process that is a child of another process.
 
-The ``stat`` file of a zombie has its exit code (proc(5)); the kernel shows it only to users who may trace the process.
-Since Linux 6.15 a pidfd keeps the exit code after the parent has waited (PIDFD_GET_INFO, <linux/pidfd.h>).
+The ``stat`` file of a zombie has its exit code (proc(5)). The kernel shows the code only to users who may trace the
+process. Since Linux 6.15 a pidfd keeps the exit code after the parent has waited (PIDFD_GET_INFO, <linux/pidfd.h>).
 """
 
 from __future__ import annotations
@@ -22,8 +22,10 @@ INFO_EXIT = 1 << 3
 
 
 def exit_status(folder: ProcessFolder, pidfd: int | None = None) -> int | None:
-    """Return the exit status; the negative signal number if a signal ended the process; None if the process runs, or if
-    the status is unknown.
+    """Return the exit status of a process that has ended; the negative signal number if a signal ended it.
+
+    Return None if the process runs, or if the status is unknown. ``pidfd``: used for a process for which its parent has
+    already waited.
     """
     with suppress(OSError, ValueError, IndexError):
         fields = stat_fields(folder.read("stat"))

@@ -34,7 +34,7 @@ _ESCAPE = re.compile(r"\\([0-7]{3})")
 # Matches a path into the root folder of a process.
 _ROOT = re.compile(r"(/proc/[^/]+(?:/task/[^/]+)?)/root(?:/|\Z)")
 _SEPARATOR = re.compile(r"(?<!\\):")
-# The part of a longer list of mounts that is read; file systems after it count as unknown.
+# The most bytes of a list of mounts that are read. File systems after these bytes count as unknown.
 MOST_BYTES = 4 << 20
 # The user of a FUSE mount whose options name no user.
 NOBODY = -1
@@ -76,8 +76,8 @@ class FileSystems:
     def hold(self, path: str) -> HeldFile:
         """Open with O_PATH the file at a path that comes from the target; the caller closes its descriptor.
 
-        Raises OSError (EXDEV if the path enters a mount that must not be followed, TimeoutError if a file system does
-        not answer), ValueError.
+        Raises ValueError, OSError. The errno is EXDEV if the path enters a mount that must not be followed. The error
+        is a TimeoutError if a file system does not answer.
         """
         path = os.path.join("" if path.startswith("/") else os.getcwd(), path)
         self._read()
@@ -99,7 +99,7 @@ class FileSystems:
     def find(self, path: str) -> HeldFile | None:
         """Return the file at a path that comes from the target, with its path without links; its descriptor is closed.
 
-        None if there is no file, or if the path must not be followed.
+        Return None if there is no file, or if the path must not be followed.
         """
         try:
             held = self.hold(path)
@@ -114,7 +114,7 @@ class FileSystems:
         return open_regular(path, hold=self.hold)
 
     def descriptor(self, path: str) -> int:
-        """Return a descriptor for reading a regular file at a path from the target. Raises as ``open`` does."""
+        """Return a descriptor for reading a regular file at a path from the target. Raises the errors of ``open``."""
         return regular_descriptor(path, hold=self.hold)
 
     def is_answered(self, device: str) -> bool | None:
@@ -132,7 +132,7 @@ class FileSystems:
         return is_trusted(mounts[device])
 
     def is_reached(self, path: str) -> bool:
-        """Return whether the kernel, root or our own user serves everything on a path.
+        """Return whether only the kernel, root and our own user serve a path.
 
         A mount of another user's program (FUSE) on the path makes this False. The target's mounts and ours are checked.
         """
@@ -142,9 +142,10 @@ class FileSystems:
         return not any(path[:length] in self._served for length in lengths)
 
     def _read(self) -> Map[str, int | None]:
-        """Return the user who serves each device in the mounts of the target and of gdbheap; None for the kernel.
+        """Return {device: the user who serves it, None for the kernel} for the mounts of the target and of gdbheap.
 
-        The lists of mounts are read only once."""
+        The lists of mounts are read only once.
+        """
         if self._mounts is None:
             own = own_mounts()
             mounts, users = list(parse_mounts(own)), find_answering(own)
@@ -163,12 +164,12 @@ class FileSystems:
 
 
 def is_trusted(user: int | None) -> bool:
-    """Return whether a user who serves a mount is trusted: the kernel (None), root or our own user."""
+    """Return whether a user who serves a mount is trusted to answer: the kernel (None), root or our own user."""
     return user in (None, 0, os.geteuid())
 
 
 def own_mounts() -> bytes:
-    """Return gdbheap's own ``mountinfo``; an empty text if it cannot be read."""
+    """Return gdbheap's own ``mountinfo``; ``b""`` if it cannot be read."""
     try:
         with open(f"{PROC}/self/mountinfo", "rb") as stream:
             return stream.read(MOST_BYTES)
@@ -179,8 +180,9 @@ def own_mounts() -> bytes:
 def mounter_of(namespace: str) -> int | None:
     """Return the user who may mount in a mount namespace (a path such as ``/proc/PID/ns/mnt``).
 
-    None if the namespace belongs to our own user namespace, where only root may mount; otherwise the user who created
-    its user namespace. NOBODY if this user is unknown, or is root: root may have given that namespace to others.
+    Return None if the namespace belongs to our own user namespace, where only root may mount. Otherwise return the user
+    who created its user namespace. Return NOBODY if this user is unknown, or is root: root may have given that
+    namespace to others.
     """
     try:
         number = open_patiently(namespace, False)
@@ -221,7 +223,7 @@ def find_answering(text: bytes, own: bytes = b"", mounter: int | None = None) ->
 
 
 def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
-    """Yield the users whose programs serve a mount and, for an overlay, its layers.
+    """Yield the users whose FUSE programs serve a mount or, for an overlay, its layers.
 
     ``mounts``: the mounts by mount point. Layers that lie on none of these mounts are skipped.
     """
@@ -236,7 +238,9 @@ def _users(mount: Mount, mounts: Map[str, Mount]) -> Iterator[int]:
 
 
 def _least_trusted(users: Iterable[int]) -> int | None:
-    """Return one of ``users``, if possible one who is neither root nor our own user; None if ``users`` is empty."""
+    """Return the user on whom an answer depends: if possible, one who is neither root nor our own user. None if
+    ``users`` is empty.
+    """
     return max(users, key=lambda user: not is_trusted(user), default=None)
 
 
@@ -251,7 +255,7 @@ def _layers(options: str) -> Iterator[str]:
 
 
 def _mount_at(path: str, mounts: Map[str, Mount]) -> Iterator[Mount]:
-    """Yield the mount that contains a path; nothing for a relative path."""
+    """Yield the innermost mount that contains a path. Yield nothing for a relative path."""
     places = at_and_above(path) if path.startswith("/") else ()
     yield from [mounts[place] for place in places if place in mounts][:1]
 

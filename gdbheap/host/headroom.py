@@ -43,31 +43,36 @@ def copy_fits(size: int) -> bool:
 
 
 def room_for_copy() -> int:
-    """Return half of the bytes that this process can still get."""
+    """Return half of the bytes that this process can still get. The other half stays free for other programs."""
     return min(memory_left("self"), _address_space_left()) // 2
 
 
 class RoomLeft:
-    """Checks the free memory while a file is read. Half of the memory that was free at first must stay free."""
+    """Checks the free memory while a file is read, so that the machine does not run out of it.
+
+    Half of the memory that was free at first must stay free.
+    """
 
     def __init__(self) -> None:
         self._spared = room_for_copy()
         self._asked = 0
 
     def check(self, name: str, done: int, step: int) -> None:
-        """Measure again after every ``step`` bytes; ``done``: bytes read so far. Raises GdbheapError if too little
-        memory is left.
+        """Measure the free memory again after every ``step`` bytes; ``done``: bytes read so far. Raises GdbheapError if
+        too little memory is left.
         """
         if done - self._asked < step:
             return
         self._asked = done
         if 2 * room_for_copy() < self._spared:
-            half = f"that takes more than {self._spared >> 20:,} MiB, half of the memory left"
+            half = f"it needs more than {self._spared >> 20:,} MiB, half of the free memory"
             raise GdbheapError(f"there is not enough memory to read {one_line(name)}: {half}")
 
 
 def disk_left(descriptor: int) -> int:
-    """Return the bytes that gdbheap may still write to the file system of an open file."""
+    """Return the bytes that gdbheap may write to the file system of an open file. A reserve stays free for other
+    programs.
+    """
     room = os.statvfs(descriptor)
     spared = min(SPARED, room.f_blocks * room.f_frsize // SPARED_PART)
     return max(0, room.f_bavail * room.f_frsize - spared)
@@ -80,8 +85,9 @@ def memory_left(process: int | str) -> int:
 
 
 def group_limit(process: int | str) -> int | None:
-    """Return the smallest memory limit of a process's control group and the groups above it, in bytes; None if none has
-    one."""
+    """Return the smallest memory limit of a process's control group and the groups above it, in bytes. None if there is
+    no limit.
+    """
     least = min((limit for limit, _used in _memory_limits(process)), default=UNLIMITED)
     return least if least < UNLIMITED else None
 
@@ -109,7 +115,7 @@ def threads_left() -> int:
 
 
 def mappings_limit() -> int:
-    """Return how many mappings a process may have."""
+    """Return how many mappings a process may have (vm.max_map_count); the kernel default if it cannot be read."""
     text = _text(Path(f"{PROC}/sys/vm/max_map_count"))
     return int(text) if text.isdigit() else MAX_MAP_COUNT
 
@@ -146,7 +152,7 @@ def _address_space_left() -> int:
 def group_folders(process: int | str, controller: str, proc: str = PROC, mounted: str = CGROUPS) -> Iterator[Path]:
     """Yield the folders of a process's control group and of the groups above it, for each mounted version (2 and 1).
 
-    Inside a container the names may be those of the machine, although only the container's own group is visible, at the
+    Inside a container the names may be those of the machine. Only the container's own group is visible there, at the
     root. ``proc`` and ``mounted``: where procfs and the control groups are mounted.
     """
     for line in _text(Path(f"{proc}/{process}/cgroup")).splitlines():

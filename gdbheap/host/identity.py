@@ -20,8 +20,10 @@ CONTAINER = re.compile(rb"(?:^|[/:-])([0-9a-f]{64})(?:\.scope)?(?:/|$)", re.MULT
 class Identity:
     """The facts that identify a process. Each field is None if unknown.
 
-    ``host``: the machine's name; ``boot_id``: the id of its boot (random_boot_id(4)); ``start_time``: clock ticks from
-    the boot to the start of the process (proc(5), stat); ``container``: the id of its container.
+    ``host``: the machine's name.
+    ``boot_id``: the id of its boot (random_boot_id(4)).
+    ``start_time``: clock ticks from the boot to the start of the process (proc(5), stat).
+    ``container``: the id of its container.
     """
 
     host: str | None = None

@@ -1,5 +1,7 @@
-"""Addresses that a program gave to the kernel, which returns them with events. epoll (proc_pid_fdinfo(5)) and timers
-(proc_pid_timers(5)) hold such addresses. The kernel does not show the addresses in requests of io_uring.
+"""Addresses that a program gave to the kernel, which returns them with events.
+
+epoll (proc_pid_fdinfo(5)) and timers (proc_pid_timers(5)) hold such addresses. An address there may be the only pointer
+to a block. The kernel does not show the addresses in requests of io_uring.
 """
 
 from __future__ import annotations
@@ -24,7 +26,7 @@ _EXPIRING = re.compile(rb"^signal: \d+/(?:0x)?([0-9a-f]+)$", re.MULTILINE)
 class KernelPointers:
     """The values that a process registered with ``epoll`` and with ``timers``. A value may be an address or any number.
 
-    ``is_whole``: whether all such values that the kernel shows were read.
+    ``is_whole``: False if some of the values that the kernel shows could not be read.
     """
 
     epoll: list[int] = field(default_factory=list)

@@ -16,10 +16,13 @@ _ESCAPE = re.compile(rb"\\([0-7]{3})")
 
 @dataclass(frozen=True)
 class Mount:
-    """One mount: its device (``st_dev``), mount point, file system type (``kind``), options, and its number in the
-    kernel.
+    """One mount.
 
-    The options are those of the file system, separated by commas.
+    ``device``: its ``st_dev``.
+    ``point``: its mount point.
+    ``kind``: the type of its file system.
+    ``options``: the options of its file system, separated by commas.
+    ``number``: its id in the kernel, 0 if unknown.
     """
 
     device: int
@@ -30,7 +33,7 @@ class Mount:
 
 
 def parse_mounts(text: bytes) -> Iterator[Mount]:
-    """Yield the mounts in the order of the file. Lines that have another form are skipped."""
+    """Yield the mounts in a ``mountinfo``, in the order of the file. Lines that have another form are skipped."""
     for match in _LINE.finditer(text):
         point = _ESCAPE.sub(lambda code: bytes([int(code[1], 8) & 255]), match[4])
         device = os.makedev(int(match[2]), int(match[3]))
@@ -44,7 +47,7 @@ def device_name(device: int) -> str:
 
 
 def at_and_above(point: str) -> Iterator[str]:
-    """Yield the path of a mount point and the paths of all folders above it, without trailing slashes."""
+    """Yield a path and all folders above it, the innermost first, without trailing slashes; "" for the root folder."""
     path = point.rstrip("/")
     while path:
         yield path

@@ -32,15 +32,15 @@ def be_usual() -> None:
 
 
 def free() -> int:
-    """Return how many more files this program may open."""
+    """Return how many more files this program may open: the soft limit less the number of open descriptors."""
     return max(0, _limit() - len(os.listdir("/proc/self/fd")))
 
 
 def leave_room(descriptor: int, share: float = 1 / 3) -> None:
-    """Raise OSError (EMFILE) for a descriptor above ``share`` of the limit on open files.
+    """Raise OSError (EMFILE) if a descriptor is above this ``share`` of the limit on open files.
 
-    Stopping the held processes needs as many descriptors as holding them, and the work during a stop needs some more.
-    The kernel always assigns the lowest free number, so the number shows how many descriptors are open.
+    The kernel always assigns the lowest free number, so the number shows how many descriptors are open. The rest of the
+    limit is for stopping the held processes. That takes one more descriptor for each of them, and some for other work.
     """
     if descriptor >= _limit() * share:
         raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))

@@ -35,8 +35,8 @@ PM_PRESENT, PM_EXCLUSIVE = 1 << 63, 1 << 56
 PAGEMAP_AT_ONCE = 1 << 20
 ALONE = bytes(byte & 0x81 == 0x81 for byte in range(256))
 
-# The kernel reads these files without a lock. For all others it waits for the locks of the memory map and of execve(),
-# which a thread of the process may hold for ever.
+# The kernel reads these files without a lock. For all others it waits for the locks of the memory map and of execve().
+# A thread of the process may hold these locks for ever.
 UNLOCKED = ("status", "statm", "comm", "cgroup", "limits", "mountinfo")
 
 # A path below /proc: the descriptors of whichever process opens it.
@@ -50,14 +50,16 @@ _FOLDER = os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC
 class Rss:
     """Resident and swapped bytes of the whole target, None if unknown, and their ``source``.
 
-    ``private``: whether resident pages of files and shared memory are unknown and not included. ``anonymous``: the
-    resident bytes without a file (RssAnon), None if unknown. ``proportional``: the target's share of the anonymous
-    bytes, each page divided by the number of processes that map it (Pss_Anon); None if gdbheap made a copy, as the copy
-    counts as a process. ``shared``: whether other processes may share some of the changed pages, as after fork().
-    ``huge``: the resident bytes in transparent huge pages (AnonHugePages). ``lazy``: the anonymous bytes that
-    madvise(MADV_FREE) freed, which the kernel takes back when it needs them (LazyFree). ``dirty``: the resident bytes
-    on pages that were written to. ``locked``: the resident bytes that mlock() keeps. ``shmem``: the resident bytes of
-    shared memory (RssShmem).
+    ``private``: whether resident pages of files and shared memory are unknown and not included.
+    ``anonymous``: the resident bytes without a file (RssAnon).
+    ``shared``: whether other processes may share some of the changed pages, as after fork().
+    ``proportional``: the anonymous bytes, with each page divided by the number of processes that map it (Pss_Anon).
+    None if gdbheap made a copy, because the copy counts as a process.
+    ``huge``: the resident bytes in transparent huge pages (AnonHugePages).
+    ``lazy``: the bytes that madvise(MADV_FREE) freed (LazyFree). The kernel takes them back when it needs them.
+    ``dirty``: the resident bytes on pages that were written to.
+    ``locked``: the resident bytes that mlock() keeps.
+    ``shmem``: the resident bytes of shared memory (RssShmem).
     """
 
     bytes: int | None
@@ -75,12 +77,11 @@ class Rss:
 
 
 class ProcessFolder:
-    """The folder ``/proc/PID`` of the process that has this id now. Raises OSError (ENOENT if there is no such
-    process).
+    """The folder ``/proc/PID`` of the process that has this id now.
 
-    Once a process has ended and its parent has waited for it, the kernel reuses the id; from then on the folder is
-    empty. A caller that must use the id opens a handle by the id and then checks ``is_there``. If that is true, the
-    handle belongs to this process.
+    Raises OSError (ENOENT if there is no such process). Once a process has ended and its parent has waited for it, the
+    kernel may reuse the id. From then on the folder is empty. A caller that needs the id opens a handle by the id and
+    then checks ``is_there``. If that is true, the handle belongs to this process.
     """
 
     def __init__(self, pid: int) -> None:
@@ -97,7 +98,7 @@ class ProcessFolder:
 
     @property
     def place(self) -> str:
-        """The folder's path below /proc, for gdbheap and its forked children; it never means another process."""
+        """The folder's path below /proc, for gdbheap and its forked children. It never names another process."""
         return f"{OWN_DESCRIPTORS}/{self.descriptor}"
 
     def path(self, name: str) -> str:
@@ -121,11 +122,11 @@ class ProcessFolder:
             return False
 
     def living(self) -> tuple[str, dict[str, str]] | None:
-        """Return the folder that shows the process's memory, and the fields of ``status`` there.
+        """Return (folder, fields of its ``status``) for the folder that shows the process's memory.
 
-        The folder is a path below the process's own folder: "" until the first thread has ended, then "task/TID/" of
-        the first thread that has not (proc(5)). None if all threads have ended. Reading ``status`` never blocks. Raises
-        OSError.
+        The folder is a path below the process's own folder. It is "" until the first thread has ended. Then it is
+        "task/TID/" of the first thread that has not (proc(5)). Return None if all threads have ended. Reading
+        ``status`` never blocks. Raises OSError.
         """
 
         def places() -> Iterator[str]:
@@ -165,15 +166,15 @@ class ProcessFolder:
             os.close(descriptor)
 
     def real_user(self) -> int:
-        """Return the real uid of the process. Raises OSError."""
+        """Return the real uid of the process, which is the user who started it; -1 if unknown. Raises OSError."""
         words = self.status().get("Uid", "").split()
         return int(words[0]) if words and words[0].isdigit() else -1
 
     def read(self, name: str, limit: int = TEXT_LIMIT) -> bytes:
         """Return the first ``limit`` bytes of a file.
 
-        Raises OSError. Raises TimeoutError if the kernel would wait for a thread of the process, which holds the lock
-        of its memory map or is in execve().
+        Raises OSError. Raises TimeoutError if the kernel would wait for a thread that holds the lock of the memory map
+        or is in execve().
         """
         if os.path.basename(name) not in UNLOCKED:
             return read_patiently(self.path(name), limit)
@@ -189,7 +190,7 @@ class ProcessFolder:
         return Descriptor(open_patiently(self.path("mem"), True))
 
     def link(self, name: str) -> str:
-        """Return the target of a link in the folder. Raises OSError as ``read`` does."""
+        """Return the target of a link in the folder. Raises the errors of ``read``."""
         return read_link_patiently(self.path(name))
 
     def check_memory(self) -> None:
@@ -218,6 +219,16 @@ class ProcessFolder:
         """Return the fields of ``status``, of one thread if ``task`` is given. Raises OSError."""
         return parse_status(self.read("status" if task is None else f"task/{task}/status"))
 
+    def is_filtered(self) -> bool:
+        """Return whether a thread runs under seccomp. Each thread has a mode of its own (proc_pid_status(5)); a thread
+        that has ended meanwhile does not count. Raises OSError.
+        """
+        for tid in self.tasks():
+            with suppress(OSError):
+                if self.status(tid).get("Seccomp", "0") != "0":
+                    return True
+        return False
+
     def soft_limit(self, name: str) -> int | None:
         """Return a soft limit by its name in ``limits`` ("Max processes"); None if it is unlimited or missing.
 
@@ -230,7 +241,7 @@ class ProcessFolder:
         return None
 
     def flags(self) -> int:
-        """Return the kernel's flags of the task (PF_… of <linux/sched.h>). Raises OSError."""
+        """Return the kernel's flags of the first thread (PF_… of <linux/sched.h>). Raises OSError."""
         return parse_flags(self.read("stat"))
 
     def owner(self) -> int:
@@ -243,7 +254,7 @@ Named = Union[int, ProcessFolder]
 
 
 def as_shown(path: str, pid: int | None) -> str:
-    """Return a path from ``ProcessFolder.path`` in the form that a person would type."""
+    """Return a path from ``ProcessFolder.path`` as a person would type it."""
     return _HELD.sub(f"{PROC}/{pid}/", path)
 
 
@@ -257,8 +268,9 @@ def _parts(descriptor: int, limit: int) -> Iterator[bytes]:
 
 
 def pagemap(path: str, first: int, count: int) -> tuple[int, ...]:
-    """Return the ``pagemap`` entries of ``count`` pages, from page number ``first`` on; fewer entries at the file's
-    end. Raises OSError."""
+    """Return the ``pagemap`` entries of ``count`` pages, beginning with page number ``first``. Entries beyond the
+    file's end are missing. Raises OSError.
+    """
     raw = read_at_patiently(path, 8 * first, 8 * count)
     return struct.unpack(f"<{len(raw) // 8}Q", raw[: len(raw) // 8 * 8])
 
@@ -276,7 +288,7 @@ def exclusive_pages(path: str, start: int, end: int, page: int) -> int:
 def parse_status(text: bytes) -> dict[str, str]:
     """Return {name: value} from lines of the form ``Name: value``.
 
-    If a name is in several lines, the first line counts, so that a process's name cannot replace a field.
+    If a name is in several lines, the first line is used. A process's name thus cannot replace a field.
     """
     fields: dict[str, str] = {}
     for line in text.decode("utf-8", "replace").split("\n"):
@@ -289,7 +301,7 @@ def parse_status(text: bytes) -> dict[str, str]:
 def parse_rollup(text: bytes) -> Rss | None:
     """Return the sums in the text of ``smaps_rollup``; None if the field Rss is missing.
 
-    The kernel's Rss does not include pages of hugetlbfs, although they are memory; they are added here.
+    The kernel's Rss does not include pages of hugetlbfs. They are memory too, so they are added here.
     """
     fields = parse_status(text)
     sizes = [kib(fields.get(name)) for name in SUMS]
@@ -306,7 +318,7 @@ def parse_rollup(text: bytes) -> Rss | None:
 
 
 def stat_fields(stat: bytes) -> list[str]:
-    """Return the fields of ``/proc/PID/stat`` from the state on.
+    """Return the fields of ``/proc/PID/stat``, beginning with the state.
 
     The field before the state is the program's name, which may contain spaces and parentheses.
     """
@@ -340,7 +352,7 @@ def parse_auxv(machine: Machine, data: bytes) -> dict[int, int]:
 
 
 def kib(value: str | None) -> int | None:
-    """Return the bytes of ``"1234 kB"``; None for any other text."""
+    """Return the number of bytes in a text such as ``"1234 kB"``; None for any other text."""
     words = (value or "").split()
     if len(words) != 2 or not words[0].isdigit() or words[1] != "kB":
         return None

@@ -18,6 +18,8 @@ PYTHON = ("python", "pypy")
 OF_PYTHON = ("-X", "-W", "--check-hash-based-pycs")
 OF_OTHERS = ("-r", "--require", "-I", "-cp", "-classpath", "--class-path", "--import")
 MODULE, CODE, JAR = "-m", ("-c", "-e"), "-jar"
+# Scripts without a name: the shell's <(…), and standard input.
+DESCRIPTORS = ("/dev/fd/", "/dev/stdin", "/proc/self/fd/")
 LONGEST = 60
 
 
@@ -25,7 +27,7 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
     """Return the program's name, at most LONGEST characters.
 
     ``arguments``: the command line; ``exe``: the program's file. A program may overwrite its command line with a title,
-    such as "nginx: worker process"; then the name is taken from the title.
+    such as "nginx: worker process". The name is then taken from the title.
     """
     first = arguments[0] if arguments else ""
     if not first.strip():
@@ -41,9 +43,9 @@ def program_name(arguments: Sequence[str], exe: str | None) -> str:
 def command_words(arguments: Sequence[str], exe: str | None, executed: str = "") -> list[str]:
     """Return the words that start the program again.
 
-    Return no words if the program overwrote its command line, or if the command line cannot be read. The first word is
-    the program's file ``exe``, or a link to it through which the program was started. ``executed``: such a link, as in
-    a virtual environment.
+    The first word is the program's file ``exe``, or a link to it through which the program was started. ``executed``:
+    such a link, as in a virtual environment. The list is empty if the program overwrote its command line, or if this
+    cannot be read.
     """
     first = arguments[0] if arguments else ""
     is_title = ": " in first or len(arguments) == 1 and " " in first and first != exe
@@ -56,18 +58,34 @@ def command_words(arguments: Sequence[str], exe: str | None, executed: str = "")
 
 
 def _titled(title: str, exe: str | None) -> str:
-    """Return the name in a title. If the title is a path followed by words, as redis-server writes it, return the
-    file's name.
+    """Return the program's name in a title.
+
+    Some titles begin with a path, as that of redis-server does. If this is the path of the program's file or of a link
+    to it, the result is its file name. The path may be relative. Any other title is returned whole.
     """
     path, _, words = title.partition(" ")
     is_path = path.startswith("/") and bool(words) and not (exe or "").startswith(f"{path} ")
-    return os.path.basename(path) if is_path else os.path.basename(title) if title == exe else title
+    if is_path or words and exe and _is_link(os.path.basename(path), exe):
+        return os.path.basename(path)
+    return os.path.basename(title) if title == exe else title
+
+
+def _is_link(name: str, exe: str) -> bool:
+    """Return whether ``name`` is the name of a program's file, or of a link to it in the same folder. Return False for
+    an interpreter, because the words after its name say what it runs.
+    """
+    if not name or name.endswith(":") or INTERPRETERS.match(name):
+        return False
+    if name == os.path.basename(exe):
+        return True
+    held = FileSystems().find(os.path.join(os.path.dirname(exe), name))
+    return held is not None and held.path == exe
 
 
 def _script(words: Sequence[str], with_value: Sequence[str]) -> str:
-    """Return the name of the script that an interpreter runs; "" if it runs no file.
+    """Return the name of the script or module that an interpreter runs; "" if it runs neither.
 
-    ``with_value``: options that take a value.
+    ``words``: the arguments after the interpreter. ``with_value``: options that take a value.
     """
     left = list(words)
     while left:
@@ -79,5 +97,5 @@ def _script(words: Sequence[str], with_value: Sequence[str]) -> str:
         if word in with_value:
             left[:1] = []
         elif not word.startswith("-"):
-            return os.path.basename(word)
+            return "" if word.startswith(DESCRIPTORS) else os.path.basename(word)
     return ""

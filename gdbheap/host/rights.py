@@ -11,7 +11,7 @@ from gdbheap.machines.machine import THIS_MACHINE
 
 __all__ = ["has_our_rights"]
 
-# proc(5), namespaces(7). The namespace of a process's children counts as the process's own.
+# proc(5), namespaces(7). A process's later children get the namespace pid_for_children.
 NAMESPACES = ("cgroup", "ipc", "mnt", "net", "pid", "pid_for_children", "user", "uts")
 # The kernel's list of mounts starts at a process's root folder, so processes with different roots see different lists.
 MOUNTS, MOST_BYTES = "mountinfo", 4 << 20
@@ -28,8 +28,8 @@ def has_our_rights(proc: str | None) -> bool:
     """Return whether a process has all rights of gdbheap; False if any of them is unknown.
 
     ``proc``: the process's folder below /proc. The process must have our real, effective and saved users, groups,
-    namespaces, root folder, label, capabilities and filters. A process that got rights from its file does not count,
-    because any user may choose the command line of a set-uid program.
+    namespaces, root folder, label, capabilities and filters. Return False for a process that got rights from its file:
+    any user may choose the command line of a set-uid program.
     """
     try:
         return _is_allowed(f"{PROC}/self", f"{PROC}/{proc}")
@@ -59,7 +59,7 @@ def _link(path: str) -> str:
 
 
 def _label(place: str) -> bytes:
-    """Return the label that the security module gives a process; b"" without such a module."""
+    """Return the security module's label of a process (AppArmor, SELinux); b"" if there is none."""
     with suppress(OSError):
         return read_patiently(f"{place}/{LABEL}", TEXT_LIMIT)
     return b""

@@ -9,15 +9,18 @@ from gdbheap.host.identity import CONTAINER
 
 __all__ = ["Service", "service_of"]
 
-# systemd's units; kubelet's groups, in which systemd writes a minus as an underscore.
+# UNIT: systemd's units. POD: kubelet's groups, in which systemd writes a minus as an underscore.
 UNIT = re.compile(rb"/([^/\n]+)\.service(?:/|$)", re.MULTILINE)
 POD = re.compile(rb"[/-]pod([0-9a-f]{8}(?:[-_][0-9a-f]{4}){3}[-_][0-9a-f]{12})(?:\.slice)?(?:/|$)", re.MULTILINE)
 ID_DIGITS = 12
 
 
 class Service(NamedTuple):
-    """The systemd unit (without ".service"), the container (the first digits of its id) and the pod (its uid) of a
-    process. Each is "" if there is none.
+    """The service, the container and the pod of a process; "" if there is none.
+
+    ``service``: the systemd unit, without ".service".
+    ``container``: the first digits of its id.
+    ``pod``: its uid.
     """
 
     service: str = ""
@@ -26,8 +29,8 @@ class Service(NamedTuple):
 
 
 def service_of(groups: bytes) -> Service:
-    """Return the service, container and pod of a process. ``groups``: the text of its ``/proc/PID/cgroup``. The
-    innermost of nested units counts.
+    """Return the service, container and pod of a process. ``groups``: the text of its ``/proc/PID/cgroup``. Of nested
+    units, only the innermost is returned.
     """
     units, container, pod = UNIT.findall(groups), CONTAINER.search(groups), POD.search(groups)
     return Service(

@@ -21,7 +21,7 @@ ANY = {"0.0.0.0": "127.0.0.1", "::": "127.0.0.1"}
 def listening(folder: str) -> list[tuple[str, int]]:
     """Return the (address, port) pairs at which a process listens, the lowest port first.
 
-    ``folder``: the process's folder in /proc. Empty if the kernel does not show the sockets.
+    ``folder``: the process's folder in /proc. The list is empty if the kernel does not show the sockets.
     """
     own = _inodes(folder)
     found = set()
@@ -43,8 +43,9 @@ def _inodes(folder: str) -> set[str]:
 
 
 def _place(text: str) -> tuple[str, int]:
-    """Return the (address, port) in a line of net/tcp. The line has the words of the address in the machine's byte
-    order.
+    """Return the (address, port) in a line of net/tcp, such as ("127.0.0.1", 8080).
+
+    The line has the words of the address in the machine's byte order.
     """
     address, port = text.split(":")
     words = [int(address[start : start + 8], 16) for start in range(0, len(address), 8)]

@@ -85,7 +85,7 @@ def find_tmpfs_files(place: str, mapped: Iterable[tuple[str, int]], proc: str = 
 
 
 def _of_tmpfs(mounts: list[Mount], answering: Mapping[str, int | None]) -> list[Mount]:
-    """Return the tmpfs mounts whose mount points can be reached without asking a server, one for each tmpfs.
+    """Return the tmpfs mounts that can be reached without asking another user's program, one for each tmpfs.
 
     ``answering``: for each device, the user whose program serves it, or None for the kernel.
     """
@@ -106,8 +106,10 @@ def _is_local(mount: Mount, answering: Mapping[str, int | None]) -> bool:
 class _Search:
     """A search of folders that are held open by descriptors.
 
-    ``found``: the files found so far. ``entries``: the number of entries seen. ``points``: mount points to skip.
-    ``mapped``: files to skip.
+    ``found``: the files found so far.
+    ``entries``: the number of entries seen, which is limited.
+    ``points``: mount points to skip.
+    ``mapped``: files to skip, because the process maps them.
     """
 
     def __init__(self, points: set[str], mapped: set[tuple[str, int]]) -> None:
@@ -118,7 +120,7 @@ class _Search:
     def mount(self, root: str, mount: Mount, ground: set[int]) -> None:
         """Search all of the tmpfs ``mount``, whose mount point is below ``root``.
 
-        ``ground``: the numbers of the mounts that may be crossed on the path. ``ground`` is needed because the
+        ``ground``: the ids of the mounts that the path to the mount point may cross. They are given because the
         process's list of mounts may lack the mount that contains its root folder.
         """
         with suppress(OSError):
@@ -126,7 +128,10 @@ class _Search:
             self._folder(held.descriptor, mount.device, mount.point.rstrip("/"), MAX_DEPTH)
 
     def _folder(self, held: int, device: int, path: str, depth: int) -> None:
-        """Search a folder that is held open with O_PATH, and everything below it; then close the folder."""
+        """Search a folder that is held open with O_PATH, and everything below it; then close the folder.
+
+        Folders on other devices are skipped.
+        """
         try:
             if os.fstat(held).st_dev != device:
                 return

@@ -1,8 +1,8 @@
 """The kernel's figures of a running process's memory. Cheap figures are read each time, expensive ones on request.
 
 Reading ``status`` and ``stat`` takes a few microseconds for a process of any size. The kernel counts their figures per
-CPU, so they are exact only to some hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but the
-kernel must walk all pages for it (proc(5)).
+CPU, so they are exact only to within a few hundred KiB. ``smaps_rollup`` is exact and has the proportional share, but
+the kernel must walk all pages for it (proc(5)).
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from gdbheap.host.procfs import BREAK, ENDED, START_STACK, STATE, ProcessFolder
 
 __all__ = ["Exact", "Usage", "exact_of", "libraries_of", "run_time", "usage_of"]
 
-# The mapping of brk() follows the mappings of the program's file, near the start of the list.
+# The bytes of ``maps`` that are read. The mapping of brk() is near the start, after the mappings of the program's file.
 FIRST_MAPPINGS = 8 << 10
 RUNNING = "R"
 
@@ -25,9 +25,11 @@ RUNNING = "R"
 class Usage:
     """The memory of one process in bytes, None if unknown, and figures of its activity.
 
-    ``rss``: the resident bytes, which consist of ``anonymous``, ``file`` and ``shared``. ``swap``: the swapped bytes;
-    ``brk``: the size of the memory from brk(). ``image``: an identity of the program that changes with each exec, as
-    far as /proc shows an exec; None during an exec. ``runs``: whether the process is not asleep.
+    ``rss``: the resident bytes, which consist of ``anonymous``, ``file`` and ``shared``.
+    ``swap``: the swapped bytes.
+    ``brk``: the size of the memory from brk().
+    ``image``: a value that changes with each exec, as far as /proc shows it; None during an exec.
+    ``runs``: whether the first living thread runs or is ready to run (state R).
     """
 
     rss: int | None
@@ -56,7 +58,9 @@ class Exact:
 
 
 def usage_of(folder: ProcessFolder) -> Usage:
-    """Return the usage of a process. Raises NoTarget if it has ended, OSError if it cannot be read."""
+    """Return the memory and activity of a process. Raises NoTarget if it has ended. Raises OSError if it cannot be
+    read.
+    """
     living = folder.living()
     if living is None:
         raise NoTarget(f"process {folder.pid} has ended")
@@ -80,7 +84,9 @@ def usage_of(folder: ProcessFolder) -> Usage:
 
 
 def _break_of(folder: ProcessFolder) -> int | None:
-    """Return the bytes of the mappings that the kernel names ``[heap]``; None if they cannot be read."""
+    """Return the size in bytes of the memory from brk(), which the kernel names ``[heap]``; None if it cannot be
+    read.
+    """
     try:
         text = folder.read("maps", FIRST_MAPPINGS)
     except OSError:

@@ -22,9 +22,12 @@ MAX_TASK = 2 << 10
 
 @dataclass(frozen=True)
 class TaskLayout:
-    """The offsets of a task's fields: state (a 32-bit enum), coroutine, the future that the task waits for, and name.
+    """The offsets of the fields of an asyncio task.
 
-    ``name`` is None for releases whose tasks have no name (up to 3.7).
+    ``state``: the state, a 32-bit enum.
+    ``coro``: the coroutine.
+    ``waiter``: the future for which the task waits.
+    ``name``: the name; None for releases whose tasks have no name (up to 3.7).
     """
 
     state: int

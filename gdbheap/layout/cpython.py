@@ -18,7 +18,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault, Unsupported
 from gdbheap.layout.debug_offsets import DebugOffsets, version_text, windows
 from gdbheap.layout.facts import Facts
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.target import Target
 
@@ -73,9 +73,10 @@ MEMBER_SIZE = 40
 class Release:
     """An interpreter's release and the layout of its objects.
 
-    ``text``: the release as text, such as ``3.11.2`` or ``3.11``. ``fields``: the table's entries for the release,
-    mostly offsets and sizes in bytes. ``added``: how many bytes an object's head is longer than ``ob_refcnt`` and
-    ``ob_type`` alone. ``traced``: the build has Py_TRACE_REFS, and the added bytes are two links before ``ob_refcnt``.
+    ``text``: the release as text, such as ``3.11.2`` or ``3.11``.
+    ``fields``: the table's entries for the release, mostly offsets and sizes in bytes.
+    ``added``: the bytes that an object's head has in addition to ``ob_refcnt`` and ``ob_type``.
+    ``traced``: the build has Py_TRACE_REFS, and the added bytes are two links before ``ob_refcnt``.
     """
 
     text: str
@@ -92,14 +93,16 @@ class Release:
 
     @property
     def ob_refcnt(self) -> int:
-        """The offset of an object's only reference count. Objects of free-threaded builds have two counts instead."""
+        """The offset in bytes of an object's only reference count. Objects of free-threaded builds have two counts
+        instead.
+        """
         return self.added if self.traced else 0
 
     def reference_count(self, space: Space, address: int) -> int:
         """Return the reference count that an object's head states; for an immortal object, some large number.
 
-        Raises Fault. In free-threaded builds it is the sum of two counts: one for the thread that created the object,
-        one for all other threads (PEP 703; the low bits of ob_ref_shared are flags).
+        Raises Fault. In free-threaded builds it is the sum of two counts (PEP 703). One is for the thread that created
+        the object. The other, ``ob_ref_shared`` without its flags, is for all other threads.
         """
         if not self.is_free_threaded:
             return space.u32(address + self.ob_refcnt)
@@ -115,15 +118,16 @@ class Release:
         return dict(self.fields.get("names") or {})
 
     def at(self, offset: int) -> int:
-        """Return the offset of a field in this build. ``offset``: the field's offset in builds with the usual object
-        head.
+        """Return the offset in bytes of a field in this build.
+
+        ``offset``: the offset in builds whose object head is as long as usual.
         """
         return offset + self.added
 
     def __getitem__(self, name: str) -> int:
         """Return the offset or size called ``name``.
 
-        Raises Unsupported if this release has no such field, KeyError for a name that no release has.
+        Raises Unsupported if this release has no such field. Raises KeyError for a name that no release has.
         """
         offset = self.fields.get(name)
         if offset is None:
@@ -172,9 +176,9 @@ def _need_known(name: str) -> None:
 class Build:
     """The facts about an interpreter's build that are known before its release.
 
-    ``own``: the table of offsets that the interpreter publishes (None up to 3.12). ``added``: the number of bytes by
-    which the offsets of its types' fields exceed the usual offsets. ``tagged``: whether tags of mimalloc's pages show a
-    free-threaded build.
+    ``own``: the table of offsets that the interpreter publishes (None up to 3.12).
+    ``added``: how many bytes later the fields of its types lie than in usual builds.
+    ``tagged``: whether tags of mimalloc's pages show a free-threaded build.
     """
 
     own: DebugOffsets | None = None
@@ -185,8 +189,8 @@ class Build:
 def find_release(target: Target, module: LoadedObject, facts: Facts, build: Build) -> Release:
     """Return the release of the interpreter in ``module``, with the layout from the shipped table; add it to ``facts``.
 
-    The version is ``Py_Version`` if that is exported, otherwise the version in the interpreter's own table, otherwise
-    the version in a file's name. Raises Unsupported if all three are missing, or if the shipped table lacks the
+    The version is ``Py_Version`` if that is exported. Otherwise it is the version in the interpreter's own table, or
+    else the version in a file's name. Raises Unsupported if all three are missing, or if the shipped table lacks the
     release.
     """
     text, source, confirmed = _find_version(target, module, build.own)
@@ -211,8 +215,9 @@ def find_release(target: Target, module: LoadedObject, facts: Facts, build: Buil
 
 
 def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None) -> tuple[str, str, str | None]:
-    """Return the version, its source, and a second source that confirms it (or None). Raises Unsupported if no source
-    has a version.
+    """Return (version, its source, a second source) of the interpreter. Raises Unsupported if no source has a version.
+
+    The second source confirms or contradicts the version, or is None.
     """
     exported, named = exported_version(target, module), _named_version(target, module)
     published = own.release if own is not None else None
@@ -228,10 +233,10 @@ def _find_version(target: Target, module: LoadedObject, own: DebugOffsets | None
 
 
 def with_own(release: Release, own: DebugOffsets) -> tuple[Release, dict[str, tuple[int, int]]]:
-    """Return the release with the interpreter's published offsets instead of those from the shipped table.
+    """Return the release with the interpreter's published offsets, and the offsets that differ from the shipped table.
 
-    Only fields that the shipped table has for this release are replaced. Also return the offsets that differ, as {name
-    of the field: (published offset, shipped offset)}.
+    Only fields that the shipped table has for this release are replaced. The differences are {name of the field:
+    (published offset, shipped offset)}.
     """
     common = {name: at for name, at in own.fields.items() if release.fields.get(name) is not None}
     differ = {name: (at, release.fields[name]) for name, at in common.items() if release.fields[name] != at}
@@ -242,8 +247,8 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
     """Return the address of the type ``type`` in an interpreter's data, and how many extra bytes its objects have
     before ``ob_type``.
 
-    None if it is not found. No symbol is needed: ``type`` is its own type, and has the sizes of PyHeapTypeObject and
-    PyMemberDef.
+    Return None if it is not found. No symbol is needed: ``type`` is its own type, and has the sizes of PyHeapTypeObject
+    and PyMemberDef.
     """
     known = module.symbol("PyType_Type")
     places = [(known, added) for added in HEADS] if known is not None else _own_types(space, module)
@@ -251,9 +256,9 @@ def find_type(space: Space, module: LoadedObject) -> tuple[int, int] | None:
 
 
 def _own_types(space: Space, module: LoadedObject) -> Iterator[tuple[int, int]]:
-    """Yield (address, extra bytes before ``ob_type``) of each possible object that is its own type.
+    """Yield (address, extra bytes before ``ob_type``) of each place in the data that may be an object of its own type.
 
-    The field ``ob_type`` of such an object points to the object itself. The extra bytes are one of HEADS.
+    Its ``ob_type`` points to itself. The extra bytes are one of HEADS.
     """
     for window, raw in windows(space, module):
         words = space.machine.words_of(raw)
@@ -273,7 +278,10 @@ def _is_type(space: Space, address: int, added: int) -> bool:
 
 
 def _with_links(text: str, major: int, minor: int, fields: dict[str, Any]) -> Release:
-    """Return the release with the object layout of builds with Py_TRACE_REFS."""
+    """Return the release for a build with Py_TRACE_REFS, whose objects begin with two links.
+
+    ``fields``: the table's entries for usual builds.
+    """
     changes = table("cpython")["traced"]
     own = changes["releases"].get(f"{major}.{minor}", {})
     return Release(text, major, minor, {**_moved(fields, changes["added"]), **own}, changes["added"], traced=True)

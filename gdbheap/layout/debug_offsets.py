@@ -1,9 +1,9 @@
 """Read ``_Py_DebugOffsets``: the table in which an interpreter, 3.13 or later, publishes its own layout.
 
-The table is the first member of ``_PyRuntime``: a cookie, the version, whether the build is free-threaded, then groups
-of words, one group for each struct. The words depend on the minor version (``tables/debug_offsets.json``, from DWARF).
-The words come from the target, so they are used only if they are possible offsets. Fields that no release has moved
-must have their usual offsets. This also proves the order of the groups.
+The table is the first member of ``_PyRuntime``. It begins with a cookie, the version, and whether the build is
+free-threaded. Groups of words follow, one group for each struct. The words depend on the minor version
+(``tables/debug_offsets.json``, from DWARF). The words come from the target, so they are used only if they are possible
+offsets. Fields that no release has moved must have their usual offsets. This also proves the order of the groups.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from typing import Any
 from gdbheap._native import Space
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Fault
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.targets.elf import LoadedObject
 from gdbheap.targets.ranges import backed_pieces
 
@@ -25,8 +25,8 @@ TABLE_HEAD = struct.Struct("<8sQQ")
 WORD = 8
 # The head of an object is this many bytes larger in free-threaded builds.
 LARGER_HEAD = 16
-# The largest sizes of structs that are believed, in bytes. The two named structs grow from release to release; the
-# others have a few hundred bytes.
+# The largest sizes of structs that are believed, in bytes. The two named structs grow from release to release; all
+# other structs have a few hundred bytes.
 MAX_STATE_SIZES = {"runtime_state": 1 << 24, "interpreter_state": 1 << 24}
 MAX_STRUCT_SIZE = 1 << 16
 WINDOW = 1 << 20
@@ -39,8 +39,8 @@ Groups = dict[str, dict[str, int]]
 class DebugOffsets:
     """The table of offsets that an interpreter publishes; it begins at ``address``.
 
-    ``version``: PY_VERSION_HEX. ``fields``: offsets and sizes in bytes, by their names in the shipped table
-    (``tables/cpython.json``).
+    ``version``: PY_VERSION_HEX.
+    ``fields``: offsets and sizes in bytes, by their names in the shipped table (``tables/cpython.json``).
     """
 
     address: int
@@ -60,9 +60,11 @@ def version_text(version: int) -> str:
 
 
 def find_debug_offsets(space: Space, module: LoadedObject) -> tuple[int, str] | None:
-    """Return (address, how it was found, in words) of an interpreter's table of offsets; None if it has none.
+    """Return the address of an interpreter's table of offsets, and a phrase that says how it was found; None if it has
+    none.
 
-    The exported symbol gives the address. Without it, the interpreter's data is searched for an aligned cookie.
+    The symbol ``_PyRuntime`` gives the address. Without it, the interpreter's data is searched for the cookie, which is
+    aligned.
     """
     address = module.symbol(SYMBOL)
     if address is not None:
@@ -153,9 +155,10 @@ def _check_fixed(words: Groups, added: int) -> None:
 
 
 def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
-    """Return the offset of each field.
+    """Return the offset in bytes of each field.
 
-    Raises ValueError if an offset lies outside its struct or in the head of an object, or if two fields share it.
+    Raises ValueError if an offset lies outside its struct or in the head of an object. Raises ValueError if two fields
+    have the same offset.
     """
     found: dict[str, int] = {}
     taken: set[tuple[str, int]] = set()
@@ -174,8 +177,9 @@ def _offsets(words: Groups, free_threaded: bool) -> dict[str, int]:
 
 
 def _sizes(words: Groups) -> dict[str, int]:
-    """Return the sizes of structs that are parts of other structs. Raises ValueError if a part is larger than the
-    whole.
+    """Return the sizes in bytes of structs that are parts of other structs, by their names in the shipped table.
+
+    Raises ValueError if a part is larger than the whole.
     """
     found: dict[str, int] = {}
     for name, (group, field) in table("debug_offsets")["sizes"].items():

@@ -32,9 +32,9 @@ class Facts:
         self._facts[fact] = Fact(fact, text, Sentence(source), confirmed)
 
     def take(self, others: Facts) -> None:
-        """Add all facts of ``others``."""
+        """Add all facts of ``others``. They replace facts of the same names."""
         self._facts.update({fact.fact: fact for fact in others.all()})
 
     def all(self) -> list[Fact]:
-        """Return all facts sorted by name; the order does not depend on the order in which they were added."""
+        """Return all facts sorted by name, so that output does not depend on the order in which they were added."""
         return sorted(self._facts.values(), key=lambda fact: fact.fact.casefold())

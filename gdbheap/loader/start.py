@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 FOLDER = os.path.dirname(os.path.realpath((lambda: None).__code__.co_filename))
 SCRIPT, HELP = os.path.join(FOLDER, "gdbheap"), os.path.join(FOLDER, "help.txt")
 HEAP, GDBHEAP = PREFIXES = ("heap", "gdbheap")
-# The mark with which each part of help.txt begins, and the text in it for the prefix of a command.
+# The mark that begins each part of help.txt, and the placeholder there for a command's prefix.
 PART, PREFIX = "\f", "{prefix}"
 FUNCTION = "$"
 HELP_IN_SHORT = "he"
@@ -32,8 +32,8 @@ WINDOW, LAYOUT = "heap", "tui new-layout heap src 1 heap 2 status 0 cmd 1"
 class Start:
     """gdbheap in this gdb: its commands and functions, both before and after the package is loaded.
 
-    ``prefixes``: the first words of its commands; ``heap`` is missing if another extension has that command.
-    ``had_target``: whether gdb has reported a thread.
+    ``prefixes``: the first words of its commands. ``heap`` is missing if another extension has that command.
+    ``had_target``: whether gdb has had a process or a core while gdbheap was there.
     """
 
     def __init__(self, older: Start | None) -> None:
@@ -51,7 +51,9 @@ class Start:
         return self._table is not None
 
     def define(self) -> None:
-        """Define all commands, functions and the window, without importing any of them."""
+        """Define all commands, functions and the window from their help texts. The package is loaded only when one is
+        used.
+        """
         with open(HELP, encoding="utf-8") as stream:
             parts = stream.read().split(PART)
         for part in parts[1:]:
@@ -75,14 +77,16 @@ class Start:
             return
         self._first_line = self._first_line or text.partition("\n")[0]
         for prefix in self.prefixes:
-            Command(self, prefix, name, text.replace(PREFIX, prefix))
+            LoadingCommand(self, prefix, name, text.replace(PREFIX, prefix))
 
     def _note_target(self, _event: object) -> None:
         self.had_target = True
         gdb.events.new_thread.disconnect(self._note_target)
 
     def load(self) -> Any:
-        """Load gdbheap, once, and return its table of commands and functions. Raises gdb.GdbError with one line."""
+        """Load gdbheap at the first call, and return its table of commands and functions. Raises gdb.GdbError, with a
+        message of one line, if it cannot be loaded.
+        """
         if self._table is None:
             with open(SCRIPT, encoding="utf-8") as stream:
                 text = stream.read().partition("\npython\n")[2].rpartition("\nend")[0]
@@ -90,16 +94,16 @@ class Start:
         return self._table
 
     def register(self, register: Callable[[Start], Any]) -> None:
-        """Store the table of commands and functions that the loaded package makes.
+        """Store the table of commands and functions of the loaded package. Only the first call has an effect.
 
-        ``register``: a function that returns the table.
+        ``register``: a function that makes the table.
         """
         if self._table is None:
             self._see_others()
             self._table = register(self)
 
     def _see_others(self) -> None:
-        """Give up the command ``heap`` if another extension has defined it since, and print a line about this."""
+        """Stop using the command ``heap`` if another extension has defined it since, and print a line about this."""
         if HEAP in self.prefixes and not gdb.execute("help heap", to_string=True).startswith(self._first_line):
             self.prefixes.remove(HEAP)
         if HEAP not in self.prefixes:
@@ -107,7 +111,7 @@ class Start:
             gdb.write(words, gdb.STDERR)
 
 
-class Command(gdb.Command):
+class LoadingCommand(gdb.Command):
     """A gdb command. Its docstring is its help. It loads gdbheap when it is run, or when its options are completed."""
 
     def __init__(self, start: Start, prefix: str, noun: str, text: str) -> None:
@@ -117,17 +121,21 @@ class Command(gdb.Command):
         super().__init__((prefix + " " + noun).strip(), kind, prefix=not noun)
 
     def invoke(self, line: str, from_tty: bool) -> None:
-        """Run the command. ``line``: the text that was typed after its name. Raises gdb.GdbError with one line."""
+        """Run the command. ``line``: the text that was typed after its name. Raises gdb.GdbError, with a message of one
+        line, if the command fails.
+        """
         self._start.load().commands[self._noun].invoke(self._prefix, line)
 
     def complete(self, text: str, word: str | None) -> list[str]:
-        """Return the possible completions. If ``word`` is None, gdb only asks where words end, and ignores the
-        result."""
+        """Return the possible completions of ``text``.
+
+        gdb first calls this with None as ``word``, only to learn where words end. The result is then ignored.
+        """
         return [] if word is None else self._start.load().commands[self._noun].complete(text, word)
 
 
 class Function(gdb.Function):
-    """A convenience function of gdb. Its docstring is its help."""
+    """A convenience function of gdb, such as ``$_heap_text``. Its docstring is its help."""
 
     def __init__(self, start: Start, name: str, text: str) -> None:
         self.__doc__ = text
@@ -135,7 +143,9 @@ class Function(gdb.Function):
         super().__init__(name)
 
     def invoke(self, *args: gdb.Value) -> int | gdb.Value:
-        """Return the function's value. Raises gdb.GdbError with one line."""
+        """Call the function and return its value. Raises gdb.GdbError, with a message of one line, if the function
+        fails.
+        """
         answer: int | gdb.Value = self._start.load().functions[self._name](args)
         return answer
 
@@ -162,16 +172,18 @@ def _look_here() -> None:
 
 
 def _let_gdb_look() -> None:
-    """Add this folder to gdb's source path, so that ``gdb -x gdbheap`` finds the script. The path cannot name a folder
-    with a colon."""
+    """Add this folder to gdb's source path, so that ``gdb -x gdbheap`` finds the script. This is not possible if the
+    folder's path contains a colon.
+    """
     if ":" not in FOLDER:
         quoted = "".join("\\" + letter if letter in " \t\\\"'" else letter for letter in FOLDER)
         gdb.execute("directory " + quoted, to_string=True)
 
 
 def _begin() -> None:
-    """Define all commands, once for each installation. If gdb runs several installations, the last one counts, unless
-    one is already loaded."""
+    """Define all commands, unless this installation has already defined them. If gdb runs this script of several
+    installations, the last one defines the commands. An installation that is already loaded keeps them.
+    """
     older = getattr(gdb, "gdbheap_start", None)
     if older is None:
         _look_here()

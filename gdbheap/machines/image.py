@@ -37,7 +37,9 @@ SECTION_SIZE = _SECTION_64.size
 
 
 class Header(NamedTuple):
-    """The fields of an ELF header. ``entry`` and all later ones are 0 if the image is not 64-bit and little-endian."""
+    """The fields of an ELF header, named as in elf(5). ``entry`` and all later fields are 0 unless the image is 64-bit
+    and little-endian.
+    """
 
     elf_class: int
     byte_order: int
@@ -53,7 +55,7 @@ class Header(NamedTuple):
 
     @property
     def bits(self) -> str:
-        """``32-bit`` or ``64-bit``."""
+        """The size of the image's addresses: ``32-bit`` or ``64-bit``."""
         return "32-bit" if self.elf_class == CLASS_32 else "64-bit"
 
     @property
@@ -69,7 +71,7 @@ class Header(NamedTuple):
 
 
 class Segment(NamedTuple):
-    """One program header: ``offset`` in the file, ``address`` as linked, sizes in bytes."""
+    """One program header. ``offset``: in the file. ``address``: as linked. Sizes are in bytes."""
 
     type: int
     flags: int
@@ -88,7 +90,7 @@ class Segment(NamedTuple):
         return "".join(letter if self.flags & bit else "-" for bit, letter in bits) + "p"
 
 
-class Section(NamedTuple):
+class SectionHeader(NamedTuple):
     """One section header: ``name`` is an offset in the table of names, ``offset`` an offset in the file; sizes in
     bytes.
     """
@@ -106,7 +108,12 @@ class Section(NamedTuple):
 
 
 class Note(NamedTuple):
-    """One note: owner (``GNU``, ``CORE``), type number, contents."""
+    """One note of an ELF image.
+
+    ``owner``: such as ``GNU`` or ``CORE``.
+    ``type``: a number, whose meaning depends on the owner.
+    ``data``: the contents.
+    """
 
     owner: bytes
     type: int
@@ -133,16 +140,16 @@ def parse_segments(table: bytes) -> list[Segment]:
     return [Segment(*fields) for fields in _SEGMENT_64.iter_unpack(table[:whole])]
 
 
-def parse_sections(table: bytes) -> list[Section]:
+def parse_sections(table: bytes) -> list[SectionHeader]:
     """Return the section headers in ``table``. A truncated last header is left out."""
     whole = len(table) - len(table) % SECTION_SIZE
-    return [Section(*fields) for fields in _SECTION_64.iter_unpack(table[:whole])]
+    return [SectionHeader(*fields) for fields in _SECTION_64.iter_unpack(table[:whole])]
 
 
 def extended_segment_count(section: bytes) -> int | None:
     """Return the number of program headers if it does not fit into 16 bits (PN_XNUM).
 
-    The number is ``sh_info`` of the first section header. ``section``: this header. None if it is cut short.
+    The number is ``sh_info`` of the first section header. ``section``: this header. Return None if it is cut short.
     """
     if len(section) < SECTION_SIZE:
         return None
@@ -150,7 +157,9 @@ def extended_segment_count(section: bytes) -> int | None:
 
 
 def has_code(sections: bytes) -> bool:
-    """Return whether the section headers belong to a file that contains code. A separate debug file contains none."""
+    """Return whether the section headers belong to a file with code, not to a separate debug file, whose code was
+    removed.
+    """
     return not any(one.type == SHT_NOBITS and one.flags & SHF_EXECINSTR for one in parse_sections(sections))
 
 

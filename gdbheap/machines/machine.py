@@ -29,9 +29,11 @@ NUMBER_BYTES = 4
 class Notes:
     """The layout of a core's notes: offsets in bytes, registers by their index.
 
-    ``prstatus``: the size of NT_PRSTATUS. ``registers`` and ``count``: the offset of the registers in NT_PRSTATUS, and
-    their number; the first ``general`` of these are general registers. ``thread_pointer``: the index of the thread
-    pointer; None if another note has it. ``prpsinfo_*`` and ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
+    ``prstatus``: the size of NT_PRSTATUS.
+    ``registers``, ``count``: the offset of the registers in NT_PRSTATUS, and their number.
+    ``general``: how many of these, from the first on, are general registers.
+    ``thread_pointer``: the index of the thread pointer; None if another note has it.
+    ``prpsinfo_*``, ``siginfo_*``: offsets in NT_PRPSINFO and NT_SIGINFO.
     """
 
     prstatus: int
@@ -53,14 +55,16 @@ class Notes:
 class SystemCalls:
     """The facts that show whether a thread waits in a system call, and in which one.
 
-    In a system call, the code before the thread's program counter ends with ``instruction``. ``load``: the first bytes
-    of the preceding instruction, whose last four bytes are the call's number, as in glibc's wrappers; None if the
-    general register ``number_register`` has the number. ``set_back``: the kernel may set the program counter of a
-    stopped thread back to ``instruction``, to restart the call. ``of_malloc``: the calls that malloc makes (mmap,
-    mprotect, munmap, brk, mremap, madvise, futex, getrandom). ``of_memory``: the names of the calls that map memory,
-    change its protection and return it. ``arguments``, ``result``: the registers of the arguments and the result, by
-    their index among a thread's registers (as in ``Notes``); functions take their first arguments in the same
-    registers.
+    ``instruction``: the instruction of a system call. In a call, the code before the program counter ends with it.
+    ``load``: the first bytes of the instruction before, which loads the number of the call, as in glibc's wrappers. The
+    number is in its last four bytes. None if a register has the number.
+    ``number_register``: the general register with the number.
+    ``set_back``: whether the kernel may set the program counter of a stopped thread back to ``instruction``, to restart
+    the call.
+    ``of_malloc``: the calls that malloc makes (mmap, mprotect, munmap, brk, mremap, madvise, futex, getrandom).
+    ``of_memory``: the names of the calls that map memory, change its protection and return it.
+    ``arguments``, ``result``: the registers of the arguments and the result, by their index (as in ``Notes``).
+    Functions take their first arguments in the same registers.
     """
 
     load: bytes | None
@@ -75,14 +79,15 @@ class SystemCalls:
 
     @property
     def size(self) -> int:
-        """The number of bytes of code before the program counter that the method ``number`` needs."""
+        """The number of bytes of code right before the program counter that ``number`` needs as its argument
+        ``code``.
+        """
         return len(self.instruction) + (0 if self.load is None else len(self.load) + NUMBER_BYTES)
 
     def number(self, code: bytes, registers: Sequence[int]) -> int | None:
-        """Return the number of the system call that a thread with these general registers is in.
+        """Return the number of the system call in which a thread is; None if it is in no call of a known form.
 
-        ``code``: the bytes before its program counter. None if these bytes do not end with a system call in the known
-        form.
+        ``code``: the ``size`` bytes before its program counter. ``registers``: its general registers.
         """
         if len(code) != self.size or not code.endswith(self.instruction):
             return None
@@ -96,9 +101,9 @@ class SystemCalls:
 class ThreadStorage:
     """The location of a thread's static thread-local data and of its ``struct pthread``.
 
-    ``data_below``: whether the data ends at the thread pointer, and the C library's ``struct pthread`` begins there
-    (variant II of ELF's thread-local storage). Otherwise ``struct pthread`` ends at the thread pointer, and the data
-    begins there. ``has_self_pointer``: whether the word at the thread pointer points to itself.
+    ``data_below``: whether the data ends at the thread pointer, where the C library's ``struct pthread`` begins
+    (variant II of ELF's thread-local storage). Otherwise ``struct pthread`` ends there, and the data begins.
+    ``has_self_pointer``: whether the word at the thread pointer points to itself.
     """
 
     data_below: bool
@@ -114,11 +119,11 @@ class ThreadStorage:
 
 
 @dataclass(frozen=True)
-class Frames:
+class UnwindRegisters:
     """The numbers of a thread's registers in unwind tables.
 
-    ``dwarf``: the registers' indexes (as in ``Notes``) by DWARF number, the program counter last. ``kept``: the DWARF
-    numbers of the registers that a function preserves for its caller.
+    ``dwarf``: the registers' indexes (as in ``Notes``) by DWARF number, the program counter last.
+    ``kept``: the DWARF numbers of the callee-saved registers.
     """
 
     dwarf: tuple[int, ...]
@@ -129,8 +134,9 @@ class Frames:
 class GdbNames:
     """gdb's names of the architecture and of its registers.
 
-    ``saved``: the registers to restore after a single step over ``nop``: those that the step changes, and those that
-    gdbheap sets for it. ``restart``: the register that is set to -1 so that the kernel restarts no system call.
+    ``saved``: the registers to restore after a single step over ``nop``. The step changes some of them, and gdbheap
+    sets the others for it.
+    ``restart``: the register that is set to -1 so that the kernel restarts no system call.
     ``registers``: all registers of a thread, in the order of ``Notes``.
     """
 
@@ -147,15 +153,19 @@ class GdbNames:
 
 @dataclass(frozen=True)
 class Machine:
-    """The facts about one kind of machine. ``word`` and ``page`` are in bytes; ``byte_order`` is Python's name.
+    """The facts about one kind of machine.
 
-    ``user_end``: the end of the addresses that the kernel gives to a program that asks for no higher ones.
-    ``kernel_start``: the end of all addresses that a program can have. ``pointer_mask``: the bits of a pointer that are
-    its address; other bits may contain a program's own marks, or the signature of a return address. ``red_zone``: how
-    many bytes below its stack pointer a function may use. ``restorer``: code that returns from a signal handler
-    (rt_sigreturn(2)). ``restorer_keeps_result``: whether this code preserves the register of a function's result.
-    ``has_patches``: whether gdbheap can change code in processes on this machine. ``relative_relocation``: the
-    relocation type that adds an object's load address (R_*_RELATIVE).
+    ``word``, ``page``: sizes in bytes.
+    ``byte_order``: the name that Python uses, such as "little".
+    ``user_end``: the end of the addresses that the kernel assigns, unless a program asks for higher ones.
+    ``kernel_start``: the end of all addresses that a program can have.
+    ``pointer_mask``: the bits of a pointer that are its address. Other bits may contain a program's own marks, or the
+    signature of a return address.
+    ``red_zone``: how many bytes below its stack pointer a function may use.
+    ``restorer``: code that returns from a signal handler (rt_sigreturn(2)).
+    ``restorer_keeps_result``: whether this code preserves the register of a function's result.
+    ``has_patches``: whether gdbheap can change code in processes on this machine.
+    ``relative_relocation``: the relocation type that adds an object's load address (R_*_RELATIVE).
     """
 
     name: str
@@ -171,7 +181,7 @@ class Machine:
     notes: Notes
     system_calls: SystemCalls
     storage: ThreadStorage
-    frames: Frames
+    frames: UnwindRegisters
     gdb: GdbNames
     restorer: bytes
     restorer_keeps_result: bool
@@ -185,11 +195,13 @@ class Machine:
 
     @cached_property
     def address_end(self) -> int:
-        """The first number that is too large for a word."""
+        """The first number that is too large for a word, such as 1 << 64."""
         return 1 << 8 * self.word
 
     def is_of(self, header: Header) -> bool:
-        """Return whether an ELF image is for this machine."""
+        """Return whether an ELF image is for this machine: its class, its byte order and its architecture are the
+        same.
+        """
         order = "little" if header.byte_order == LITTLE_ENDIAN else "big"
         found = (header.elf_class, order, header.machine)
         return found == (self.elf_class, self.byte_order, self.elf_machine)
@@ -197,8 +209,8 @@ class Machine:
     def with_page(self, size: int | None, ranges: Iterable[tuple[int, int]] = ()) -> Machine:
         """Return the machine with pages of ``size`` bytes (AT_PAGESZ).
 
-        The target may state a wrong size. So the size is used only if Linux supports it and all ``ranges`` of the
-        program consist of whole pages of this size.
+        The target may state a wrong size. So the size is used only if Linux supports it and all ``ranges`` consist of
+        whole pages of this size.
         """
         if size is None or size & (size - 1) or not SMALLEST_PAGE <= size <= LARGEST_PAGE:
             return self
@@ -207,10 +219,10 @@ class Machine:
         return found if fits else self
 
     def of_program(self, size: int | None, ranges: Sequence[tuple[int, int]]) -> Machine:
-        """Return the machine for a program that has these ``ranges`` of memory and claims pages of ``size`` bytes.
+        """Return the machine for a program that has these ``ranges`` of memory and states pages of ``size`` bytes.
 
-        The number of bits in an address may depend on the kernel. The stack, which lies at the end of all addresses,
-        shows this number.
+        The number of bits in an address may depend on the kernel. It follows from the end of the highest range, the
+        stack.
         """
         found = self.with_page(size, ranges)
         if self.pointer_mask == self.address_end - 1:
@@ -246,7 +258,7 @@ class Machine:
         return int(self._word.unpack_from(raw, offset)[0])
 
     def words_of(self, raw: bytes) -> tuple[int, ...]:
-        """Return all whole words in ``raw``."""
+        """Return all whole words in ``raw``. Bytes after the last whole word are ignored."""
         count = len(raw) // self.word
         letter = self._word.format[-1:]
         return struct.unpack(f"{self._word.format[0]}{count}{letter}", raw[: count * self.word])
@@ -296,7 +308,9 @@ X86_64 = Machine(
     ),
     storage=ThreadStorage(data_below=True, has_self_pointer=True),
     # rax rdx rcx rbx rsi rdi rbp rsp r8 … r15 rip; rbx, rbp and r12 to r15.
-    frames=Frames(dwarf=(10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16), kept=(3, 6, 12, 13, 14, 15)),
+    frames=UnwindRegisters(
+        dwarf=(10, 12, 11, 5, 13, 14, 4, 19, 9, 8, 7, 6, 3, 2, 1, 0, 16), kept=(3, 6, 12, 13, 14, 15)
+    ),
     gdb=GdbNames(
         architecture="i386:x86-64", thread_pointer="fs_base", pc="rip", sp="rsp",
         general=("rax", "rbx", "rcx", "rdx", "rsi", "rdi", "rbp", "r8", "r9", "r10", "r11", "r12", "r13", "r14", "r15"),
@@ -336,7 +350,7 @@ AARCH64 = Machine(
         memfd_create=279, arguments=(0, 1, 2, 3, 4, 5), result=0,
     ),
     storage=ThreadStorage(data_below=False, has_self_pointer=False),
-    frames=Frames(dwarf=tuple(range(33)), kept=tuple(range(19, 30))),
+    frames=UnwindRegisters(dwarf=tuple(range(33)), kept=tuple(range(19, 30))),
     gdb=GdbNames(
         architecture="aarch64", thread_pointer="tpidr", pc="pc", sp="sp",
         general=tuple(f"x{number}" for number in range(31)), saved=("pc", "cpsr", "x0", "x8"), restart="",

@@ -44,7 +44,7 @@ def check_attaching(folder: ProcessFolder) -> None:
 
 
 def _seized(pid: int) -> int:
-    """Attach to a process. Return the error number, or 0 for success."""
+    """Attach to a process with PTRACE_SEIZE, which does not stop it. Return 0, or the errno."""
     libc = ctypes.CDLL(None, use_errno=True)
     libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]
     libc.ptrace.restype = ctypes.c_long

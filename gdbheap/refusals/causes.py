@@ -1,15 +1,21 @@
 """The reasons why the kernel forbids one process to read another, each as one line made from facts. A function returns
 None if its reason does not apply.
 
-The kernel says "Operation not permitted" for all of them. Its rules, in its order (``__ptrace_may_access`` of
-kernel/ptrace.c, yama_lsm.c, commoncap.c): no other tracer; the same user and group ids, or CAP_SYS_PTRACE; a dumpable
-process, or CAP_SYS_PTRACE; Yama's ``ptrace_scope``; no more capabilities than the caller has; then user namespaces,
-other security modules and seccomp. Nothing is read here: ``refusal`` gathers the facts.
+The kernel says "Operation not permitted" for all of them. The kernel checks these rules in this order
+(``__ptrace_may_access`` of kernel/ptrace.c, yama_lsm.c, commoncap.c):
+1. No other tracer has the process.
+2. The user and group ids are the same, or the caller has CAP_SYS_PTRACE.
+3. The process is dumpable, or the caller has CAP_SYS_PTRACE.
+4. Yama's ``ptrace_scope`` allows it.
+5. The process has no more capabilities than the caller.
+6. User namespaces, other security modules and seccomp allow it.
+Nothing is read here: ``refusal`` gathers the facts.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import one_line
@@ -23,11 +29,12 @@ SCOPE = "/proc/sys/kernel/yama/ptrace_scope"
 
 
 @dataclass(frozen=True)
-class Facts:
+class AccessFacts:
     """The facts that decide whether gdbheap may read a process.
 
-    ``uids``, ``gids`` and ``permitted`` (a mask of capabilities) are those of the process. ``own_…``, ``capabilities``
-    (the effective ones) and ``bounding`` (the capabilities that root could have here) are those of gdbheap.
+    Facts about the process: ``uids``, ``gids``, and ``permitted``, a mask of its capabilities.
+    Facts about gdbheap: ``own_…``, ``capabilities`` (the effective ones), and ``bounding`` (those that root could have
+    here).
     """
 
     pid: int
@@ -51,32 +58,40 @@ class Facts:
 
     @property
     def process(self) -> str:
-        """The process in words: ``process 1234 (python3)``."""
+        """The process as text: ``process 1234 (python3)``."""
         return f"process {self.pid} ({named(self.name)})" if self.name else f"process {self.pid}"
 
     @property
+    def unnamed(self) -> AccessFacts:
+        """The same facts without the names that the process, its tracer and its label have."""
+        label = "confined" if is_confined(self) else ""
+        return replace(self, name="", tracer_name="", label=label)
+
+    @property
     def may_trace_all(self) -> bool:
-        """Whether gdbheap has CAP_SYS_PTRACE."""
+        """Whether gdbheap has CAP_SYS_PTRACE, with which it may read the processes of all users."""
         return bool(self.capabilities & CAP_SYS_PTRACE)
 
 
-def permission(facts: Facts) -> str:
-    """Return one line: the first cause that explains a refusal, in the kernel's order, or a general text."""
+def permission(facts: AccessFacts) -> str:
+    """Return the reason for a refusal as one line. It is the first cause that applies, in the kernel's order, or a
+    general text.
+    """
     answers = (cause(facts) for cause in CAUSES)
     return next((answer for answer in answers if answer), unknown(facts))
 
 
-def itself(facts: Facts) -> str | None:
+def itself(facts: AccessFacts) -> str | None:
     """Return the cause if the process is gdbheap itself. A process cannot stop itself."""
     if facts.pid != facts.own_pid:
         return None
     return f"{facts.process} is gdbheap itself: give the id of another process"
 
 
-def traced(facts: Facts) -> str | None:
+def traced(facts: AccessFacts) -> str | None:
     """Return the cause if another process already traces this one. A process can have only one tracer.
 
-    Inside gdb the tracer is the process in which gdbheap runs, which is no obstacle.
+    Inside gdb the tracer is the process in which gdbheap runs, which is not an obstacle.
     """
     if facts.tracer in (0, facts.own_pid):
         return None
@@ -84,7 +99,7 @@ def traced(facts: Facts) -> str | None:
     return f"{facts.process} is already traced by {who}: detach or end that tracer first, or use gdbheap inside it"
 
 
-def other_user(facts: Facts) -> str | None:
+def other_user(facts: AccessFacts) -> str | None:
     """Return the cause if a user or group id of the process differs from gdbheap's."""
     if facts.may_trace_all or (facts.uids == {facts.own_uid} and facts.gids == {facts.own_gid}):
         return None
@@ -97,9 +112,9 @@ def other_user(facts: Facts) -> str | None:
     return f"{facts.process} {users}: run gdbheap as that user, or {grant(facts)}"
 
 
-def not_dumpable(facts: Facts) -> str | None:
-    """Return the cause if the process is not dumpable: the process is set-uid, its file is unreadable, or it changed
-    the setting itself.
+def not_dumpable(facts: AccessFacts) -> str | None:
+    """Return the cause if the process is not dumpable. A set-uid process is not, nor one with an unreadable file. A
+    process may also change the setting itself.
     """
     if facts.may_trace_all or facts.dumpable:
         return None
@@ -107,7 +122,7 @@ def not_dumpable(facts: Facts) -> str | None:
     return f"{facts.process} is not dumpable ({why}), so reading it needs CAP_SYS_PTRACE: {grant(facts)}"
 
 
-def yama(facts: Facts) -> str | None:
+def yama(facts: AccessFacts) -> str | None:
     """Return the cause if Yama's ``ptrace_scope`` forbids reading the process.
 
     1: a process may read only its descendants; 2: reading needs CAP_SYS_PTRACE; 3: nobody may read a process. See
@@ -125,7 +140,7 @@ def yama(facts: Facts) -> str | None:
     return f"{SCOPE} is {facts.ptrace_scope} ({rule}), which forbids reading {facts.process}: {grant(facts)}, {switch}"
 
 
-def more_capable(facts: Facts) -> str | None:
+def more_capable(facts: AccessFacts) -> str | None:
     """Return the cause if the process has a capability that gdbheap lacks."""
     missing = facts.permitted & ~facts.capabilities
     if facts.may_trace_all or not missing:
@@ -134,7 +149,7 @@ def more_capable(facts: Facts) -> str | None:
     return f"{facts.process} {why}, so reading it needs CAP_SYS_PTRACE: {grant(facts)}"
 
 
-def namespace(facts: Facts) -> str | None:
+def namespace(facts: AccessFacts) -> str | None:
     """Return the cause if gdbheap is in a user namespace.
 
     Its capabilities count only in this namespace and in the namespaces below it.
@@ -145,15 +160,20 @@ def namespace(facts: Facts) -> str | None:
     return f"{where}: to read {facts.process}, run gdbheap outside, as the user of that process or as root"
 
 
-def labelled(facts: Facts) -> str | None:
+def is_confined(facts: AccessFacts) -> bool:
+    """Return whether a security module confines the process: its label exists and is not "unconfined"."""
+    return bool(facts.label) and not facts.label.startswith("unconfined")
+
+
+def labelled(facts: AccessFacts) -> str | None:
     """Return the cause if a security module (AppArmor, SELinux) confines the process."""
-    if not facts.label or facts.label.startswith("unconfined"):
+    if not is_confined(facts):
         return None
     label = one_line(facts.label, 80)
     return f"{facts.process} is confined by a security module ({label}): allow ptrace in its profile, or give a core"
 
 
-def filtered(facts: Facts) -> str | None:
+def filtered(facts: AccessFacts) -> str | None:
     """Return the cause if a seccomp filter applies to gdbheap itself. Container runtimes install such a filter."""
     if not facts.seccomp:
         return None
@@ -161,14 +181,14 @@ def filtered(facts: Facts) -> str | None:
     return f"a seccomp filter on gdbheap itself forbids ptrace on {facts.process}: {remedy}"
 
 
-def unknown(facts: Facts) -> str:
+def unknown(facts: AccessFacts) -> str:
     """Return the line for a refusal that none of the known causes explains."""
     guess = "perhaps a tracer outside this PID namespace, or a security module"
     return f"the kernel refuses access to {facts.process} without a reason ({guess}): run gdbheap as root on the host"
 
 
-def grant(facts: Facts) -> str:
-    """Return how to get CAP_SYS_PTRACE where gdbheap runs."""
+def grant(facts: AccessFacts) -> str:
+    """Return advice on how to run gdbheap with CAP_SYS_PTRACE, which depends on the user and the container."""
     if facts.own_uid and facts.bounding & CAP_SYS_PTRACE:
         return "run gdbheap as root (sudo), which has CAP_SYS_PTRACE"
     if facts.container == "kubernetes":
@@ -179,7 +199,7 @@ def grant(facts: Facts) -> str:
 
 
 # In the order in which the kernel checks. Each function returns a line, or None if it is not the cause.
-CAUSES: tuple[Callable[[Facts], str | None], ...] = (
+CAUSES: tuple[Callable[[AccessFacts], str | None], ...] = (
     itself,
     traced,
     other_user,

@@ -14,12 +14,12 @@ from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
-from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, one_line
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, Unsupported, exhausted, next_steps, one_line
 from gdbheap.host.procfs import PF_KTHREAD, PROC, Named, ProcessFolder, parse_status
 from gdbheap.machines import image
 from gdbheap.machines.machine import READ_TITLES, THIS_MACHINE, Machine, machine_of
 from gdbheap.refusals import causes
-from gdbheap.refusals.causes import Facts
+from gdbheap.refusals.causes import AccessFacts
 from gdbheap.text import named
 
 Answer = TypeVar("Answer")
@@ -38,13 +38,16 @@ WAITING = "one of its threads waits, perhaps for a file system that does not res
 def open_folder(process: Named) -> ProcessFolder:
     """Open the folder ``/proc/PID``. A folder that is already open is returned unchanged.
 
-    Raises NoTarget if there is no such process, NotPermitted if it is hidden from us.
+    Raises NoTarget if there is no such process. Raises NotPermitted if it is hidden from us.
     """
     if isinstance(process, ProcessFolder):
         return process
     pid = process
     if not 0 < pid <= PID_LIMIT:
-        raise NoTarget(f"there is no process {pid}: process ids go from 1 to {PID_LIMIT}")
+        raise NoTarget(
+            f"there is no process {pid}: process ids go from 1 to {PID_LIMIT}",
+            [f"process ids go from 1 to {PID_LIMIT}"],
+        )
     try:
         return ProcessFolder(pid)
     except PermissionError:
@@ -66,11 +69,12 @@ def check(folder: ProcessFolder) -> Machine:
         raise _gone(folder, error) from None
     reason = _no_memory(folder, status, flags)
     if reason:
-        raise NoTarget(reason)
+        # Names are only in the first part of the reason.
+        raise NoTarget(reason, next_steps(reason))
     facts = gather(folder)
-    refused = causes.itself(facts) or causes.traced(facts)
-    if refused:
-        raise NotPermitted(refused)
+    for cause in (causes.itself, causes.traced):
+        if (refused := cause(facts)) is not None:
+            raise NotPermitted(refused, next_steps(cause(facts.unnamed) or ""))
     _check_lock(folder)
     return _machine(folder, facts)
 
@@ -87,7 +91,8 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
     pid = folder.pid
     number = error.errno if isinstance(error, OSError) else None
     if number in (errno.EPERM, errno.EACCES):
-        return NotPermitted(causes.permission(gather(folder)))
+        facts = gather(folder)
+        return NotPermitted(causes.permission(facts), next_steps(causes.permission(facts.unnamed)))
     if number in (errno.ESRCH, errno.ENOENT):
         return NoTarget(f"process {pid} ended while it was being read: give its core, if it left a core")
     if number in EXHAUSTED:
@@ -98,8 +103,8 @@ def explain(process: Named, error: BaseException) -> GdbheapError:
 
 
 def other_tracer(folder: ProcessFolder) -> int:
-    """Return the id of the process that traces this one or any of its threads; 0 if no process does, or if gdbheap
-    itself does.
+    """Return the id of the process that traces this one or any of its threads. Return 0 if there is none, or if it is
+    gdbheap itself.
     """
     tracer = _tracer(folder, _status(folder))
     return 0 if tracer == os.getpid() else tracer
@@ -110,17 +115,17 @@ def is_gdbheap(pid: int) -> bool:
     return pid != 0 and _read_bytes(f"{PROC}/{pid}/comm").strip() == OURS
 
 
-def gather(folder: ProcessFolder) -> Facts:
+def gather(folder: ProcessFolder) -> AccessFacts:
     """Read from ``/proc`` the facts that decide whether a process can be read.
 
-    A fact that cannot be read counts as no obstacle.
+    A fact that cannot be read is not treated as an obstacle.
     """
     status = _status(folder)
     own = parse_status(_read_bytes(f"{PROC}/self/status"))
     tracer = _tracer(folder, status)
     uids = _numbers(status.get("Uid"))
     label = _quiet(partial(folder.read, "attr/current"), b"")
-    return Facts(
+    return AccessFacts(
         pid=folder.pid,
         name=one_line(status.get("Name", ""), NAME_LIMIT),
         uids=frozenset(uids[:3]),
@@ -175,7 +180,7 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
 
 
 def _check_lock(folder: ProcessFolder) -> None:
-    """Raise NoTarget if the process's memory map is locked for longer than a moment."""
+    """Raise NoTarget if the process's memory map stays locked, because reads of its memory would then wait."""
     try:
         folder.read("cmdline", 1)
     except TimeoutError:
@@ -184,9 +189,9 @@ def _check_lock(folder: ProcessFolder) -> None:
         return
 
 
-def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
-    """Return the machine that the program is for; if its file may not be read, the program counts as one for this
-    machine.
+def _machine(folder: ProcessFolder, facts: AccessFacts) -> Machine:
+    """Return the machine that the program is for. If the program's file may not be read, return the machine on which
+    gdbheap runs.
 
     Raises Unsupported for a machine that gdbheap does not know.
     """
@@ -201,7 +206,7 @@ def _machine(folder: ProcessFolder, facts: Facts) -> Machine:
 
 
 def _gone(folder: ProcessFolder, error: OSError) -> GdbheapError:
-    """Return the error for a process that existed before but can no longer be read."""
+    """Return the error for a process that has ended, or whose id now belongs to another process."""
     if folder.is_there() or not os.path.exists(f"{PROC}/{folder.pid}/stat"):
         return _absent(folder.pid, error)
     return another(folder)
@@ -213,7 +218,10 @@ def another(folder: ProcessFolder) -> NoTarget:
 
 
 def _absent(pid: int, error: OSError) -> GdbheapError:
-    """Return the error for a process id that ``/proc`` does not show."""
+    """Return the error for a process id that ``/proc`` does not show, with the most likely reason.
+
+    Such reasons are a hidden process, an id from inside a container, or no process at all.
+    """
     if error.errno in EXHAUSTED:
         return exhausted(error)
     if not os.path.isdir(f"{PROC}/self"):
@@ -238,8 +246,10 @@ def _hidden(pid: int) -> NotPermitted:
 
 
 def _inner_process(pid: int) -> int:
-    """Return the id of a process in gdbheap's own PID namespace; 0 if there is no such process. ``pid``: the id of the
-    process in a child PID namespace."""
+    """Return the id that a process in a child PID namespace (a container) has in gdbheap's own PID namespace.
+
+    ``pid``: the id of the process in the child namespace. Return 0 if there is no such process.
+    """
     nobody: list[str] = []
     for name in _quiet(partial(os.listdir, PROC), nobody)[:NAMESPACE_SEARCH_LIMIT]:
         if name.isdigit():

@@ -10,7 +10,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
-from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, UsageError, one_line
+from gdbheap.errors import EXHAUSTED, GdbheapError, NoTarget, NotPermitted, UsageError, next_steps, one_line
 from gdbheap.host import open_files
 from gdbheap.host.headroom import CGROUPS
 from gdbheap.host.procfs import PROC, Named, ProcessFolder
@@ -27,13 +27,17 @@ MAX_OWNED = 100
 class Programs:
     """The processes that a command line selects; never gdbheap itself.
 
-    They are those in ``named``, those whose name matches ``name``, and the members of the control group ``cgroup`` and
-    of the groups below it. If ``user`` (a uid) is given, ``name`` and ``cgroup`` select only processes that this user
-    started. ``children`` adds all descendants of the selected processes, which stay selected after their parents end.
-    ``command``: the command that ``start`` runs; its process is then selected too. ``owner`` (a uid) adds the largest
-    MAX_OWNED processes of that user. The folder in /proc of a named process is held open from the beginning, and a
-    found process is identified by its start time. A later process with the same id is therefore not mistaken for a
-    selected process.
+    ``named``: processes that are selected.
+    ``name``: a pattern; processes with a matching name are selected too.
+    ``cgroup``: a control group; its members, and those of the groups below it, are selected too.
+    ``user``: a uid; then ``name`` and ``cgroup`` select only processes that this user started.
+    ``children``: whether descendants of selected processes are selected too. They stay selected after their parents
+    end.
+    ``command``: the command that ``start`` runs; its process is then selected too.
+    ``owner``: a uid; the largest MAX_OWNED processes of that user are selected too.
+
+    The folder in /proc of a named process is held open from the beginning. A found process is identified by its start
+    time. A later process with the same id is therefore not mistaken for a selected process.
     """
 
     def __init__(
@@ -56,7 +60,7 @@ class Programs:
         self._there = RunningProcesses(name, user is not None)
         # How many processes of ``owner`` are not selected, because they are not among the largest.
         self.smaller = 0
-        # The part of this program's descriptors that selected processes may take.
+        # The share of gdbheap's descriptors that selected processes may take.
         self.share = 1 / 3
 
     @property
@@ -66,12 +70,14 @@ class Programs:
 
     @property
     def may_grow(self) -> bool:
-        """Whether processes that do not run yet may later be selected too."""
+        """Whether processes that start later may be selected too. Otherwise the list never changes."""
         return bool(self.children or self.may_come)
 
     @property
     def may_come(self) -> bool:
-        """Whether processes may still be selected later if all present ones have ended."""
+        """Whether processes may still be selected after all current ones have ended, so that it is worth waiting for
+        them.
+        """
         return bool(self.name or self._groups or self._owner is not None)
 
     def start(self) -> StartedProcess:
@@ -102,14 +108,16 @@ class Programs:
     def folder(self, pid: int) -> ProcessFolder:
         """Return the process that ``now`` selected under this id.
 
-        Raises NoTarget, NotPermitted; GdbheapError if too few descriptors are left for reading the processes.
+        Raises NoTarget and NotPermitted. Raises GdbheapError if too few descriptors are left for reading the processes.
         """
         if pid in self._held:
             return self._held[pid]
         return held(started_at(pid, self._starts[pid]) if pid in self._starts else pid, self.share)
 
     def named(self) -> list[Named]:
-        """Return the named processes. A process that may not be seen or held open is represented by its id."""
+        """Return the named processes. A process is represented by its id if it may not be seen, or could not be held
+        open.
+        """
         return [self._held.get(pid, pid) for pid in self.pids]
 
     def folders(self) -> list[ProcessFolder]:
@@ -189,13 +197,13 @@ def held(process: Named, share: float = 1 / 3) -> ProcessFolder:
 
     ``share``: the share of gdbheap's descriptors that all open folders may take.
 
-    Raises NoTarget, NotPermitted, GdbheapError if too many files are open.
+    Raises NoTarget and NotPermitted. Raises GdbheapError if too many files are open.
     """
     folder = refusal.open_folder(process)
     try:
         open_files.leave_room(folder.descriptor, share)
     except OSError as error:
-        raise GdbheapError(EXHAUSTED[errno.EMFILE]) from error
+        raise GdbheapError(EXHAUSTED[errno.EMFILE], next_steps(EXHAUSTED[errno.EMFILE])) from error
     return folder
 
 
@@ -207,7 +215,10 @@ def _held(named: Sequence[Named]) -> Iterator[tuple[int, ProcessFolder]]:
 
 
 def started_at(pid: int, start: int) -> ProcessFolder:
-    """Return the process with this id and this start time. Raises NoTarget if another one has the id, NotPermitted."""
+    """Return the folder of the process with this id and this start time. Raises NotPermitted.
+
+    Raises NoTarget if the process has ended, or if another process has the id.
+    """
     folder = refusal.open_folder(pid)
     if start_of(folder) != start:
         raise refusal.another(folder)
@@ -215,7 +226,9 @@ def started_at(pid: int, start: int) -> ProcessFolder:
 
 
 def owner_of(pid: int) -> int | None:
-    """Return the user who owns the process's folder in /proc; None once the process has ended."""
+    """Return the user who owns the process's folder in /proc, which is root if the process is not dumpable. None once
+    the process has ended.
+    """
     with suppress(OSError):
         return os.stat(f"{PROC}/{pid}").st_uid
     return None

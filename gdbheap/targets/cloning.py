@@ -30,7 +30,9 @@ INSTEAD = "without --clone, gdbheap stops the process while it reads its memory"
 
 
 def refuse(folder: ProcessFolder) -> None:
-    """Raise Unsupported, with the reason, if a copy could harm the process or is not allowed."""
+    """Raise Unsupported, with the reason, if a copy could harm the process or is not allowed. One such reason is too
+    little memory.
+    """
     status = folder.status()
     for reason in _reasons(folder, status):
         if reason:
@@ -41,7 +43,8 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
     if own_machine() is None:
         names = " and ".join(machine.name for machine in MACHINES)
         yield f"gdbheap makes copies only on {names}, and this machine is {os.uname().machine}"
-    yield _filtered(folder)
+    if folder.is_filtered():
+        yield f"process {folder.pid} runs under seccomp, which may refuse the system call or kill the process"
     if status.get("State", "")[:1] in ("T", "t"):
         yield f"process {folder.pid} is already stopped"
     opened = _opened(folder)
@@ -55,18 +58,8 @@ def _reasons(folder: ProcessFolder, status: dict[str, str]) -> Iterator[str | No
     yield _too_much(folder, status)
 
 
-def _filtered(folder: ProcessFolder) -> str | None:
-    modes = set()
-    for tid in folder.tasks():
-        with suppress(OSError):  # The thread may have ended meanwhile.
-            modes.add(folder.status(tid).get("Seccomp", "0"))
-    if modes - {"0"}:
-        return f"process {folder.pid} runs under seccomp, which may refuse the system call or kill the process"
-    return None
-
-
 def _opened(folder: ProcessFolder) -> set[str] | None:
-    """Return the files that the process has open; None if there are too many."""
+    """Return the names of the files that the process has open; None if there are too many to list."""
     found: set[str] = set()
     left = LINK_BYTES
     with suppress(OSError):
@@ -80,10 +73,10 @@ def _opened(folder: ProcessFolder) -> set[str] | None:
 
 
 def _served(folder: ProcessFolder, opened: set[str]) -> str | None:
-    """Return the reason if the exit of a copy might have to wait for another user's program; otherwise None.
+    """Return why the exit of a copy might have to wait for another user's program; None if it cannot.
 
     The kernel ends a copy only after it has written back the files that the copy maps. Closing a file may wait in the
-    same way, and for a moment the copy has the first 64 files open (close_range(2)).
+    same way. For a moment the copy has the first 64 files open (close_range(2)).
     """
     systems = FileSystems(folder)
     name = next((link for link in opened if link.startswith("/") and not systems.is_reached(link)), None)
@@ -103,8 +96,9 @@ def _served_mapping(folder: ProcessFolder, systems: FileSystems) -> str | None:
 
 
 def _is_kernels(path: str) -> bool:
-    """Return whether a file may be one of the kernel's internal file systems, which are mounted nowhere: memory, a
-    ring, an event.
+    """Return whether a file may be in one of the kernel's internal file systems, as a memfd or an eventfd is.
+
+    These file systems are mounted nowhere, so no list of mounts shows them.
     """
     return not path.startswith("/") or path.startswith((*MEMORY_FILES, HUGE_PAGES))
 
@@ -147,10 +141,10 @@ def cloned(named: Named, limit: float | None = None, copies: bool = False) -> It
     """Yield the process as it was at one moment. The process is read from a copy, which is ended after the ``with``
     block.
 
-    ``limit``: the most seconds for which the process may be stopped; None for no limit. If ``copies`` is true, gdbheap
-    reads all of the copy into its own memory, if there is room, and ends the copy at once. The process itself is
-    stopped only while the kernel copies its page tables and while its mappings and residency are read;
-    ``stopped_seconds`` says for how long. Raises the errors of ``stopped``, and Unsupported if no copy can be made.
+    ``limit``: the most seconds for which the process may be stopped; None for no limit. ``copies``: read all of the
+    copy into gdbheap's own memory, if there is room, and end the copy at once. The process itself is stopped only while
+    the kernel copies its page tables, and while its mappings and residency are read. ``stopped_seconds`` says for how
+    long. Raises the errors of ``stopped``, and Unsupported if no copy can be made.
     """
     folder = refusal.open_folder(named)
     preparation = stopping.when_untraced(folder, lambda: Preparation(folder))
@@ -208,7 +202,9 @@ def _process(copy: Frozen, preparation: Preparation, space: Room | None) -> Proc
 
 
 def _missing(process: Process, copy: Frozen) -> Ranges:
-    """Return the ranges that the process excluded from copies (MADV_DONTFORK, MADV_WIPEONFORK), and warn of them."""
+    """Return the ranges that the copy lacks, because the process excluded them (MADV_DONTFORK, MADV_WIPEONFORK). Add a
+    warning about them.
+    """
     with open(f"{PROC}/{OWN_DESCRIPTORS}/{copy.descriptor}/smaps", "rb") as stream:
         smaps = stream.read(procfs.TABLE_LIMIT)
     there = list(parse_maps(smaps).ranges())

@@ -31,10 +31,12 @@ FUNCTION_ALIGNMENT = 16
 
 @dataclass(frozen=True)
 class Condition:
-    """A condition on a function's arguments: a call that does not meet it is not caught.
+    """A condition on a function's arguments. A call that does not meet it is not caught.
 
-    ``operand``: the "first" or "second" argument, the "product" of both, or the "chunk size" of the block to which the
-    first argument points. ``test``: "==", ">=" or "<=".
+    ``operand``: the "first" or "second" argument, or the "product" of both. "chunk size": the size of the chunk to
+    which the first argument points.
+    ``test``: "==", ">=" or "<=".
+    ``value``: the number with which the operand is compared.
     """
 
     operand: str
@@ -46,9 +48,9 @@ class Condition:
 class CodePlace:
     """Code at ``address`` in a function, at which threads are caught.
 
-    ``function``: the bytes of the function, which begins at the address ``start``. ``what``: the function's name, or
-    the number of the system call that the code has just made. ``before``: the address at which the instructions of that
-    call begin.
+    ``start``, ``function``: the address of the function, and its bytes.
+    ``what``: the function's name, or the number of the system call that the code has just made.
+    ``before``: the address at which the instructions of that call begin.
     """
 
     address: int
@@ -65,9 +67,9 @@ class _Text(NamedTuple):
 
 
 class _Cave(NamedTuple):
-    """The range of unused bytes from ``start`` on, after the code of an object.
+    """Unused bytes after the code of an object, in which patches can be put.
 
-    ``text``: the address of the code. ``stays``: whether the object is never unloaded.
+    ``start``: their address. ``text``: the address of the code. ``stays``: whether the object is never unloaded.
     """
 
     start: int
@@ -109,8 +111,8 @@ def _call_place(target: Target, site: _native.CallSite) -> CodePlace:
 def function_places(target: Target, name: str, conditions: Sequence[Condition]) -> list[CodePlace]:
     """Return the beginnings of all exported functions with this name.
 
-    The dynamic linker's own function is left out, because no other code calls it. If a function begins with a landing
-    pad for indirect calls (endbr64), the place is after this instruction, which must stay the first one.
+    The dynamic linker's own function is left out, because no other code calls it. A landing pad for indirect calls
+    (endbr64) must stay a function's first instruction, so the place is after the landing pad.
     """
     found = []
     for loaded in target.objects:
@@ -143,7 +145,9 @@ def plan(target: Target, places: Sequence[CodePlace], caught: int) -> PatchPlan:
 
 
 def _plan_each(places: Sequence[CodePlace], caves: list[_Cave], signal: int) -> PatchPlan:
-    """Return the plan for the places that can be patched; the others are in ``refused``."""
+    """Return the plan for the places that can be patched together. All other places are in ``refused``, with the
+    reason.
+    """
     kept: list[CodePlace] = []
     refused: list[tuple[CodePlace, str]] = []
     for place in places:
@@ -158,8 +162,8 @@ def _plan_each(places: Sequence[CodePlace], caves: list[_Cave], signal: int) -> 
 def left_patches(target: Target) -> list[_native.LeftPatch]:
     """Return the patches that a killed gdbheap left in the process.
 
-    A patch has a header. The header is accepted if the patched address is code of an object, and the object's file has
-    the original bytes there. If the object has no file, the header must lie in the same object.
+    A patch has a header. The header is accepted if the patched address is code of an object. The object's file must
+    have the original bytes there. If the object has no file, the header must lie in the same object.
     """
     found = [left for cave in _caves(target) for left in _native.find_left_patches(cave)]
     return [left for left in found if _is_credible(target, left)]
@@ -191,7 +195,7 @@ def _is_code(target: Target, *addresses: int) -> bool:
 
 
 def _caves(target: Target) -> Iterator[_Cave]:
-    """Yield the unused rest of the last page of each executable segment."""
+    """Yield the unused rest of the last page of each executable segment, where patches can be put."""
     for start, end in _texts(target):
         page_end = target.machine.page_up(end)
         if end < page_end and _is_code(target, page_end - 1):
@@ -211,8 +215,9 @@ def _stays(target: Target, address: int) -> bool:
 
 
 def _function(target: Target, start: int, end: int) -> bytes:
-    """Return the bytes of a function and of the padding after it, because a short function has fewer than the five
-    bytes of a jump.
+    """Return the bytes of a function and of the padding after it.
+
+    The padding is needed for a short function, which has fewer than the five bytes of a jump.
     """
     return _read(target, start, end + -end % FUNCTION_ALIGNMENT)
 

@@ -31,7 +31,7 @@ from gdbheap.machines import image
 from gdbheap.machines.image import Segment
 from gdbheap.machines.machine import READ_TITLES, Machine, machine_of
 from gdbheap.targets.cores import debuginfod
-from gdbheap.targets.cores.core_files import CoreFiles, Places
+from gdbheap.targets.cores.core_files import CoreFiles, SearchPlaces
 from gdbheap.targets.cores.link_map import mapped_files, program_path
 from gdbheap.targets.cores.notes import CoreNotes, MappedFile, read_notes
 from gdbheap.targets.cores.unpacking import MAGIC_SIZE, Progress, Unpacked, beginning, packed_by, unpack
@@ -40,11 +40,13 @@ from gdbheap.targets.held_files import HeldFiles
 from gdbheap.targets.mappings import MEMORY_FILES, Mapping, Mappings
 from gdbheap.targets.ranges import holds
 from gdbheap.targets.target import AT_ENTRY, AT_PAGESZ, AT_PHDR, AT_SYSINFO_EHDR, Damage, Target
+from gdbheap.text import plain_word
 
 SEGMENT_LIMIT = 1 << 20
 # The memory that gdbheap needs for each segment, in bytes.
 SEGMENT_BYTES = 2 << 10
-# The part of the room that notes may have: they take several times their size in gdbheap's memory.
+# The most bytes of notes that are read, and the part of the room (``_room``) that they may have. They take several
+# times their size in gdbheap's memory.
 NOTES_LIMIT, NOTES_SHARE = 512 << 20, 8
 NOTES = "notes (threads, names of files)"
 EXTENT_LIMIT = 1 << 22
@@ -55,8 +57,9 @@ ELF_TYPES = {1: "an object file", 2: "a program", 3: "a program or shared librar
 
 
 class SegmentRow(NamedTuple):
-    """A row for ``Space.for_core``: the bytes of [start, end) are in the file with the index ``file``, from ``offset``
-    on.
+    """A rule for reading the bytes [start, end) with ``Space.for_core``.
+
+    ``file``: the index of the file that contains them. ``offset``: where they begin in this file.
     """
 
     start: int
@@ -68,8 +71,9 @@ class SegmentRow(NamedTuple):
 class CoreSegment(NamedTuple):
     """A PT_LOAD segment whose header was checked: [start, end) in memory.
 
-    ``stored``: how many of its bytes are in the file at ``offset`` according to the header; ``available``: how many
-    bytes the file really has.
+    ``offset``: where its bytes begin in the file.
+    ``stored``: how many of its bytes the file has according to the header.
+    ``available``: how many of these the file really has.
     """
 
     start: int
@@ -123,7 +127,7 @@ class Core(Target):
             self._parts = self._check_parts(segments)
             self._check_size()
             own = path if find_file(path) is not None else None
-            self._place(Places(own, exe, sysroot, fetch=fetch))
+            self._place(SearchPlaces(own, exe, sysroot, fetch=fetch))
             self._read_pages()
 
     def _read_segments(self, stream: BinaryIO, header: image.Header) -> list[Segment]:
@@ -136,7 +140,9 @@ class Core(Target):
 
     @cached_property
     def _room(self) -> int:
-        """The memory, in bytes, that may be used for data whose size the core states (program headers, notes)."""
+        """The most bytes of memory for data whose size the core states, such as program headers and notes. A damaged
+        core may state any size.
+        """
         return room_for_copy()
 
     def _read_notes(self, stream: BinaryIO, segments: list[Segment]) -> CoreNotes:
@@ -200,26 +206,26 @@ class Core(Target):
         return CoreSegment(segment.address, end, segment.offset, stored, available, segment.perms)
 
     def _check_size(self) -> None:
-        """Record damage if the file ends before its last segment."""
+        """Record damage, as a cut-off core, if the file ends before its last segment."""
         missing = [part for part in self._parts if part.stored and part.offset + part.stored > self._size]
         if missing:
             expected = max(part.offset + part.stored for part in self._parts)
             first = missing[0].start + missing[0].available
-            self._cut(first, "core file", f"{expected} bytes", f"{self._size} bytes")
+            self._cut(first, "core file", f"{expected} bytes", f"{self._size} bytes", is_absent=True)
 
-    def _cut(self, address: int, what: str, expected: str, found: str) -> None:
-        self._damage(address, what, expected, found)
+    def _cut(self, address: int, what: str, expected: str, found: str, is_absent: bool = False) -> None:
+        self._damage(address, what, expected, found, is_absent)
         if not self.partial:
             self.partial = True
             self.warnings.append(
                 f"the core is truncated ({what}: {found} of {expected}): answers lack all data after the cut"
             )
 
-    def _damage(self, address: int, what: str, expected: str, found: str) -> None:
+    def _damage(self, address: int, what: str, expected: str, found: str, is_absent: bool = False) -> None:
         if len(self.damage) < DAMAGE_LIMIT:
-            self.damage.append(Damage(address, what, expected, found))
+            self.damage.append(Damage(address, what, expected, found, is_absent=is_absent))
 
-    def _place(self, places: Places) -> None:
+    def _place(self, places: SearchPlaces) -> None:
         """Set the data that the segments and notes determine: mappings, memory, threads, program and loaded objects."""
         self.pid, self.threads, self.auxv = self._notes.pid, self._notes.threads, self._notes.auxv
         self._choose_page()
@@ -244,7 +250,7 @@ class Core(Target):
         if places.exe is not None:
             self._check_exe(places.exe)
 
-    def _linked_files(self, places: Places) -> list[MappedFile]:
+    def _linked_files(self, places: SearchPlaces) -> list[MappedFile]:
         """Return the mapped files of the program and its libraries, for a core without NT_FILE."""
         path = program_path(self.space, self.auxv)
         places = replace(places, program=path or None)
@@ -268,7 +274,7 @@ class Core(Target):
             self.warnings.append(f"the core does not say which files were mapped (no NT_FILE): {needed}")
         return found
 
-    def _find_objects(self, places: Places) -> None:
+    def _find_objects(self, places: SearchPlaces) -> None:
         files = CoreFiles(self.machine, self.mappings, self.space, self._files, places, self.auxv.get(AT_ENTRY))
         self.objects = find_objects(
             self.machine, self.mappings, self.space, self._files, files.candidates, files.headerless
@@ -313,8 +319,8 @@ class Core(Target):
             self.warnings.append(f"{cause}: answers lack the symbols and read-only data of that file")
 
     def _extents(self) -> list[tuple[int, int]]:
-        """Return the parts of the file that are not holes; empty if the holes are unknown, or if another program has
-        locked the file.
+        """Return the parts of the file that are not holes; empty if they are unknown, or if another program has locked
+        the file.
         """
         with suppress(OSError):
             return data_extents(self._own_path, EXTENT_LIMIT)
@@ -377,10 +383,9 @@ def check_whole(path: str) -> None:
 
 
 def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segment]]:
-    """Return the offset of an unpacked core's program headers, their number according to the core, and the headers that
-    are present.
+    """Return (offset of the program headers, their number according to the core, the headers that are present).
 
-    Raises NoTarget, Unsupported.
+    The core must be unpacked. Fewer headers are present if it is truncated. Raises NoTarget, Unsupported.
     """
     header, _machine = read_core_header(stream, path)
     count = _segment_count(stream, header)
@@ -388,7 +393,7 @@ def read_segment_table(stream: BinaryIO, path: str) -> tuple[int, int, list[Segm
 
 
 def _check_folder(sysroot: str | None) -> None:
-    """Raise UsageError for a path that is no folder."""
+    """Raise UsageError if ``sysroot`` is given and is not a folder."""
     if sysroot is not None and not is_folder(sysroot):
         raise UsageError(
             f"{one_line(sysroot)} is not a folder: --sysroot needs one with the files of the machine that wrote the "
@@ -397,7 +402,7 @@ def _check_folder(sysroot: str | None) -> None:
 
 
 def _unpacked(path: str, progress: Progress | None) -> Unpacked | None:
-    """Return the core in a packed file; None if the file is not packed."""
+    """Return the unpacked core if the file is packed; None if it is not packed."""
     with open_core(path) as stream:
         try:
             start = stream.read(MAGIC_SIZE)
@@ -437,7 +442,7 @@ def read_core_header(stream: BinaryIO, path: str) -> tuple[image.Header, Machine
 
 def _instead(start: bytes, name: str) -> str:
     if start.startswith(LOG):
-        return f"'gdbheap calls {name}' summarizes it"
+        return f"'gdbheap calls {plain_word(name, 'TRACE')}' summarizes it"
     if start.startswith(image.MAGIC):
         return "its ELF header is truncated"
     return "give the id of a process or an ELF core"
@@ -446,8 +451,9 @@ def _instead(start: bytes, name: str) -> str:
 def _segment_count(stream: BinaryIO, header: image.Header) -> int:
     """Return the number of program headers, even if it does not fit into 16 bits.
 
-    The kernel stores such a large number in a section header at the end of the file, which a truncated core lacks. In
-    that case the offset of the notes shows the number, because the notes directly follow the program headers.
+    The kernel stores such a large number in a section header at the end of the file. A truncated core lacks that
+    header. In that case the offset of the notes shows the number, because the notes directly follow the program
+    headers.
     """
     if header.phnum != image.PN_XNUM:
         return header.phnum
@@ -467,7 +473,7 @@ def join(
     """Yield the mappings of a core: its segments, with paths from NT_FILE, then files that it leaves out completely.
 
     Two facts are known about the files that the core leaves out: they were readable, and the process had not changed
-    them. ``vdso``: the address of the kernel's own code, which is no file and is always dumped.
+    them. ``vdso``: the address of the kernel's own code, which is not a file and is always dumped.
     """
     starts = [file.start for file in files]
     for part in parts:
@@ -493,7 +499,9 @@ def _left_out_files(machine: Machine, parts: list[CoreSegment], files: list[Mapp
 def _left_out(
     machine: Machine, owner: LoadedObject, stored: dict[int, int], index: int, size: int
 ) -> Iterator[SegmentRow]:
-    """Yield rows for ``Space.for_core`` about memory that the core lacks and that the program cannot have changed."""
+    """Yield rows for ``Space.for_core`` about memory that the core lacks and the file has. The program cannot have
+    changed this memory.
+    """
     data = owner.data_ranges(machine)
     for mapping in owner.mappings:
         start = mapping.start + stored.get(mapping.start, 0)

@@ -47,7 +47,7 @@ DATA_LIMIT = 64 << 20
 NAME_LIMIT = 4 << 10
 NAMES_RATIO = 2
 # The most lines, and bytes of names and paths, that are found in the debug information of all files of a target; the
-# most characters of a path of it.
+# most characters of such a path.
 MAX_SOURCE_LINES, MAX_SOURCE_BYTES, MAX_SOURCE_PATH = 200_000, 32 << 20, 300
 # The most mappings of one file that begin no object. Without a limit, each would be compared with all mappings after
 # it.
@@ -64,7 +64,9 @@ Row = tuple[int, int, str]
 
 
 class SourceTexts:
-    """The names and paths in debug information, each stored once, and a limit for their bytes and for source lines."""
+    """The names and paths in debug information, each stored once. Their bytes, and the number of source lines, are
+    limited.
+    """
 
     def __init__(self) -> None:
         self._known: dict[bytes, str] = {}
@@ -72,11 +74,10 @@ class SourceTexts:
 
     @property
     def has_room(self) -> bool:
-        """Whether more source lines may be found."""
+        """Whether the limit allows more source lines."""
         return self._bytes > 0 and self._lines > 0
 
     def count(self, lines: int) -> None:
-        """Count source lines towards the limit."""
         self._lines -= lines
 
     def name(self, raw: bytes) -> str:
@@ -115,7 +116,7 @@ class SymbolRoom:
 
     @property
     def left(self) -> int:
-        """The largest size that a table may still have, in bytes."""
+        """The largest size in bytes that a further table may have. It shrinks with the free memory."""
         return min(SYMBOL_BYTES_LIMIT if self._left is None else self._left, room_for_copy() // SYMBOLS_SHARE)
 
     def take(self, size: int) -> bool:
@@ -150,7 +151,7 @@ class ElfFile:
     def __init__(self, path: str, systems: FileSystems | None = None, room: SymbolRoom | None = None) -> None:
         """Open the file. ``room``: limits the symbols of all files of the target.
 
-        Raises OSError if ``path`` cannot be opened, ValueError if it is not a supported ELF file.
+        Raises OSError if ``path`` cannot be opened. Raises ValueError if it is not a supported ELF file.
         """
         self.path = path
         self._systems = FileSystems() if systems is None else systems
@@ -193,7 +194,7 @@ class ElfFile:
     def initial_data(self) -> list[tuple[int, bytes]]:
         """Return (linked address, bytes in the file) of the writable segments, at most DATA_LIMIT bytes in all.
 
-        Empty if the file is gone.
+        The list is empty if the file is gone.
         """
         if not self.has_contents:
             return []
@@ -237,7 +238,7 @@ class ElfFile:
         return SymbolTable(tables, False)
 
     def load_symbols(self) -> None:
-        """Read all symbols and index them by name."""
+        """Read all symbols and index them by name now, so that this takes no time while a process is stopped."""
         for table in (self.dynamic, self.static):
             table.find("")
 
@@ -327,7 +328,7 @@ class LoadedObject:
 
     @property
     def is_dynamic_linker(self) -> bool:
-        """Whether the object is glibc's dynamic linker. musl's dynamic linker does not count, because it is also the C
+        """Whether the object is glibc's dynamic linker. False for musl's dynamic linker, because it is also the C
         library.
         """
         return os.path.basename(self.path).startswith(DYNAMIC_LINKERS)
@@ -370,7 +371,7 @@ class LoadedObject:
         return [(address, data) for address, data in placed if self.contains(address)]
 
     def symbol(self, name: str) -> int | None:
-        """Return a symbol's address in the target; None if the file was not found or has no such symbol."""
+        """Return a symbol's address in the target; None if the file was not found or does not have the symbol."""
         found = self.extent(name)
         return None if found is None else found[0]
 
@@ -384,9 +385,10 @@ class LoadedObject:
         return self.elf is not None and self.elf.dynamic.find(name) is not None
 
     def exported_gap(self, low: int, high: int) -> tuple[int | None, int | None]:
-        """Return the end of the last exported symbol up to ``low``, and the start of the first one from ``high`` on.
+        """Return the bounds of the gap between exported symbols that contains the addresses ``low`` and ``high``.
 
-        Each is None if there is no such symbol.
+        They are the end of the last symbol up to ``low``, and the start of the first one at or after ``high``. A bound
+        is None if there is no such symbol.
         """
         if self.elf is None:
             return None, None
@@ -438,9 +440,9 @@ def find_objects(
 ) -> list[LoadedObject]:
     """Return the ELF objects among ``mappings``, ascending by base.
 
-    ``candidates``: a function that returns, for an object's first mapping, the paths of files on this machine that may
-    be the same file. ``otherwise``: a function that returns, for the index of a mapping without an ELF header in
-    memory, the object that begins there, or None.
+    ``candidates``: a function of an object's first mapping. It returns the paths of the files on this machine that may
+    be the object's file. ``otherwise``: a function of the index of a mapping without an ELF header in memory. It
+    returns the object that begins at the mapping, or None.
     """
     objects: list[LoadedObject] = []
     claimed: set[int] = set()
@@ -482,8 +484,8 @@ def placed_object(
     """Return the object with these program headers whose first mapping has this index. The object's build-id is not
     read.
 
-    None if the object's mappings do not fit the headers. If ``whole`` is true, all mappings of the object must fit,
-    otherwise only those of its data.
+    Return None if the object's mappings do not fit the headers. If ``whole`` is true, all mappings of the object must
+    fit, otherwise only those of its data.
     """
     first = mappings[index]
     bias = load_bias(machine, segments, first.start)
@@ -519,7 +521,7 @@ def load_bias(machine: Machine, segments: list[image.Segment], base: int) -> int
 
 
 def read_build_id(machine: Machine, space: Space, segments: list[image.Segment], bias: int) -> str | None:
-    """Return the build-id in the target's memory; None if there is none or its page is absent."""
+    """Return the build-id that the target's memory contains; None if there is none, or if its page is absent."""
     return image.build_id(notes_in(space, segments, bias, machine.address_end))
 
 
@@ -534,7 +536,10 @@ def notes_in(space: Space, segments: list[image.Segment], bias: int, end: int) -
 
 
 def notes_of(segments: list[image.Segment], read: Callable[[image.Segment, int], bytes]) -> Iterator[image.Note]:
-    """Yield the notes of an object, at most MAX_NOTES. ``read`` returns a segment's bytes, up to a given size."""
+    """Yield the notes of an object, at most MAX_NOTES.
+
+    ``read``: a function of a segment and a size, which returns the segment's first bytes.
+    """
     return islice(_all_notes(segments, read), MAX_NOTES)
 
 
@@ -550,7 +555,7 @@ def _all_notes(segments: list[image.Segment], read: Callable[[image.Segment, int
 def _members(mappings: Mappings, index: int, extent: int) -> tuple[list[Mapping], list[Mapping]]:
     """Return the mappings of a file, and the anonymous mappings between and after them.
 
-    ``index``: the number of the file's first mapping. Only mappings below ``extent`` count.
+    ``index``: the number of the file's first mapping. Only mappings that begin below ``extent`` are returned.
     """
     first = mappings[index]
     members, anonymous = [first], []
@@ -572,11 +577,11 @@ def _same_file(mapping: Mapping, other: Mapping) -> bool:
 
 
 def _is_loaded(loads: list[image.Segment], bias: int, members: list[Mapping], whole: bool) -> bool:
-    """Return whether the object's segments are mapped as the headers say.
+    """Return whether the object's segments are mapped as the headers say. They are not if the file is only read as
+    data.
 
-    An ELF file that is only read as data is not loaded. If ``whole`` is true, all segments are compared. Otherwise, if
-    there are writable segments, only these are compared, because some programs move their own code to anonymous huge
-    pages.
+    ``whole``: compare all segments. Otherwise only writable segments are compared, if there are any: some programs move
+    their own code to anonymous huge pages.
     """
     stored = [load for load in loads if load.file_size]
     writable = [load for load in stored if load.flags & image.PF_W]
@@ -591,9 +596,10 @@ def _is_mapped(load: image.Segment, start: int, members: Mappings) -> bool:
 
 
 def _bss(machine: Machine, loads: list[image.Segment], bias: int, anonymous: list[Mapping]) -> list[tuple[int, int]]:
-    """Return the parts of anonymous mappings that belong to segments and lie beyond the segments' bytes in the file.
+    """Return the ranges of .bss: the parts of writable segments that have no bytes in the file.
 
-    The kernel merges neighbouring mappings, so the mapping that begins with .bss may continue with other memory.
+    The kernel merges neighbouring mappings. The anonymous mapping that begins with .bss may therefore continue with
+    other memory.
     """
     claims: Ranges = []
     for load in loads:
@@ -626,11 +632,11 @@ def read_sections(stream: BinaryIO, room: SymbolRoom) -> list[tuple[str, int, in
     return found
 
 
-class Names:
+class StringTable:
     """The names in a string table, each decoded once.
 
-    Linkers let a name share the end of another name, so the names may have more bytes than the table. If the names have
-    more than NAMES_RATIO times the bytes of the table, no linker can have written it, and ``at`` raises ValueError.
+    Linkers let a name share the end of another name, so the names may have more bytes than the table. No linker can
+    have written a table with more than NAMES_RATIO times as many. ``at`` then raises ValueError.
     """
 
     def __init__(self, table: bytes) -> None:
@@ -661,7 +667,7 @@ class SectionTable:
     def __init__(self, stream: BinaryIO) -> None:
         """Read the table.
 
-        Raises OSError, ValueError for a file that is not ELF, or has too many headers or truncated headers.
+        Raises OSError. Raises ValueError if the file is not ELF, or if its section headers are too many or truncated.
         """
         self._stream = stream
         header = image.parse_header(read_at(stream, 0, image.HEADER_SIZE))
@@ -679,20 +685,19 @@ class SectionTable:
         place = self._sections[names] if names < count else None
         self._names = read_at(stream, place.offset, min(self._size_of(place), HEADERS_LIMIT)) if place else b""
 
-    def named(self, room: SymbolRoom) -> Iterator[tuple[str, image.Section]]:
-        """Return (name, section) of each section; empty if there is too little room.
+    def named(self, room: SymbolRoom) -> Iterator[tuple[str, image.SectionHeader]]:
+        """Return (name, section) of each section; empty if the limit for symbols is too small for them.
 
         Raises ValueError if all names together become too long.
         """
-        names = Names(self._names)
+        names = StringTable(self._names)
         sections = self._sections if room.take(SECTION_BYTES * len(self._sections) + len(self._names)) else []
         return ((names.at(section.name), section) for section in sections)
 
     def symbols(self, room: SymbolRoom, *wanted: str) -> list[tuple[bytes, bytes]]:
-        """Return the bytes of each wanted symbol table as (entries, names of the symbols). Tables without room are left
-        out.
+        """Return (entries, names of the symbols) of each symbol table, as bytes.
 
-        ``wanted``: the names of the tables' sections.
+        ``wanted``: the names of the tables' sections. Tables that exceed the limit ``room`` are left out.
         """
         found = []
         for section in filter(None, map(self._find, wanted)):
@@ -702,7 +707,7 @@ class SectionTable:
         return found
 
     def contents(self, name: str, room: SymbolRoom) -> bytes:
-        """Return the bytes of a section; empty if it is missing or there is too little room.
+        """Return the bytes of a section; empty if it is missing or the limit for symbols is too small for it.
 
         Empty also if the file has no bytes for it (a separate debug file).
         """
@@ -710,7 +715,9 @@ class SectionTable:
         return self._bytes_of(section) if section is not None and room.take(self._size_of(section)) else b""
 
     def has_bytes(self, name: str) -> bool:
-        """Return whether the file has a section with this name, and bytes for it."""
+        """Return whether a section exists and has bytes in the file. A separate debug file has no bytes for some
+        sections.
+        """
         section = self._find(name)
         return section is not None and self._size_of(section) > 0
 
@@ -719,14 +726,14 @@ class SectionTable:
         section = self._find(name)
         return 0 if section is None else section.flags
 
-    def _find(self, name: str) -> image.Section | None:
+    def _find(self, name: str) -> image.SectionHeader | None:
         wanted = name.encode() + b"\0"
         return next((one for one in self._sections if self._names.startswith(wanted, one.name)), None)
 
-    def _size_of(self, section: image.Section) -> int:
+    def _size_of(self, section: image.SectionHeader) -> int:
         if section.type == image.SHT_NOBITS:
             return 0
         return max(0, min(section.size, self._stream.seek(0, os.SEEK_END) - section.offset))
 
-    def _bytes_of(self, section: image.Section) -> bytes:
+    def _bytes_of(self, section: image.SectionHeader) -> bytes:
         return read_at(self._stream, section.offset, self._size_of(section))

@@ -39,9 +39,11 @@ SELF_WORD = 2
 class EndedStack:
     """A stack whose thread has ended: [start, end), its guard included.
 
-    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data, which is a
-    block in use. ``descriptor``: the address of the ``struct pthread``; None if unknown. ``is_joinable``: whether the
-    stack is proven to wait for pthread_join or pthread_detach, which releases it.
+    ``kept``: the range of the word in its ``struct pthread`` that points to the table of thread-local data. This table
+    is a block in use.
+    ``descriptor``: the address of the ``struct pthread``; None if unknown.
+    ``is_joinable``: whether the thread certainly still waits for pthread_join or pthread_detach, which releases the
+    stack.
     """
 
     start: int
@@ -103,9 +105,7 @@ def _records(machine: Machine, words: Sequence[int], end: int) -> Iterator[int]:
 
 
 class _Alive:
-    """The running threads: their stack and thread pointers, and the offset of the thread number in ``struct
-    pthread``.
-    """
+    """The running threads: their stack pointers and thread pointers, by which stacks in use are recognised."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
@@ -118,7 +118,7 @@ class _Alive:
 
     @cached_property
     def number_at(self) -> int | None:
-        """The offset of the thread number in ``struct pthread``; None if it is unknown."""
+        """The offset in bytes of the thread number in ``struct pthread``; None if it is unknown."""
         halves = self._target.machine.structure("I" * (DESCRIPTOR_BYTES // 4))
         for thread in self._target.threads:
             own = self._target.space.read_available(thread.thread_pointer, DESCRIPTOR_BYTES)
@@ -137,8 +137,8 @@ class _Alive:
 def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tuple[int, int] | None:
     """Return the range of the word in ``struct pthread`` that points to thread-local data.
 
-    None if the stack's thread still runs, or if no ``struct pthread`` is found. On machines where the struct does not
-    contain its own address, all of the range that was read is returned.
+    Return None if the stack's thread still runs, or if no ``struct pthread`` is found. On machines where the struct
+    does not contain its own address, all of the range that was read is returned.
     """
     machine = target.machine
     if not machine.storage.has_self_pointer:
@@ -153,7 +153,10 @@ def _kept(target: Target, alive: _Alive, words: Sequence[int], start: int) -> tu
 
 
 class _Rings:
-    """The rings of the ``struct pthread`` of ended threads (glibc's ``list_t``), each with one head in static data."""
+    """The circular lists (glibc's ``list_t``), here called rings, that link the ``struct pthread`` of ended threads.
+
+    Each ring has one head in static data. Running threads' stacks are in one of the rings.
+    """
 
     def __init__(self, target: Target, alive: _Alive, found: Sequence[EndedStack]) -> None:
         self._target, self._alive = target, alive
@@ -165,7 +168,9 @@ class _Rings:
         self._known: dict[int, bool] = {}
 
     def has_running(self, stack: EndedStack) -> bool:
-        """Return whether the stack of an ended thread is in the ring of running threads' stacks, and not detached."""
+        """Return whether an ended thread still waits for pthread_join. Its stack is then in the ring of running
+        threads' stacks, and it is not detached.
+        """
         own = stack.descriptor
         if self._links_at is None or own is None or self._alive.number(own) != 0 or self._names_itself(stack):
             return False
@@ -176,9 +181,9 @@ class _Rings:
         return self._known[own]
 
     def _names_itself(self, stack: EndedStack) -> bool:
-        """Return whether a word after the first words of a ``struct pthread`` is the struct's own address.
+        """Return whether a word of a ``struct pthread``, after its first words, is the struct's own address.
 
-        In a detached thread, the word ``joinid`` has this value. Return True also if the struct cannot be read.
+        The thread is then detached: its word ``joinid`` has this value. Return True also if the struct cannot be read.
         """
         own = stack.descriptor or 0
         size = min(DESCRIPTOR_BYTES, stack.end - own)
@@ -216,8 +221,10 @@ class _Rings:
         return (words[0], words[1]) if len(words) == 2 else None
 
     def _is_before_main(self, head: int) -> bool:
-        """Return whether the next ring in memory has only the first thread: glibc's ``_dl_stack_user``, which follows
-        ``_dl_stack_used`` since glibc 2.34.
+        """Return whether the next ring in memory contains only the first thread.
+
+        If so, that ring is ``_dl_stack_user``, and ``head`` belongs to ``_dl_stack_used``, which precedes it since
+        glibc 2.34.
         """
         main = next((one for one in self._target.threads if one.tid == self._target.pid), None)
         if main is None or self._links_at is None:

@@ -27,7 +27,7 @@ from gdbheap.targets.running import RunningProcess
 from gdbheap.targets.stopping import ctrl_z_delayed, when_untraced
 from gdbheap.targets.tracepoints import traced
 
-__all__ = ["Live", "LocalProcess", "Program"]
+__all__ = ["Live", "LocalProcess", "StartedProgram"]
 
 NOT_EXECUTABLE = (errno.ENOENT, errno.EACCES, errno.ENOEXEC, errno.ENOTDIR)
 # The commands that show what grew without changing code.
@@ -39,8 +39,8 @@ CATCH_INSTEAD = "in gdb, a breakpoint with a condition stops at such a call"
 class Live(Protocol):
     """A running process, or a program to start, whose calls can be followed.
 
-    ``warnings``: warnings about the process, complete once it is no longer followed. ``unread``: warnings about files
-    that were not read, so that names are missing.
+    ``warnings``: warnings about the process, complete once it is no longer followed.
+    ``unread``: warnings about files that were not read, so that names are missing.
     """
 
     machine: Machine
@@ -50,10 +50,11 @@ class Live(Protocol):
     unread: list[str]
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[CaughtProcess]:
-        """Return a context manager that reports these system calls while its block runs.
+        """Return a context manager that reports these system calls while its block runs. Raises GdbheapError.
 
+        ``numbers``: the numbers of the system calls.
         ``waits``: whether a thread that makes such a call stays stopped until the caller fetches the next report.
-        ``seccomp``: whether to continue if a seccomp filter checks the process's system calls. Raises GdbheapError.
+        ``seccomp``: whether to continue if a seccomp filter checks the process's system calls.
         """
 
     def tracepoints(self, numbers: Sequence[int], with_stacks: bool) -> AbstractContextManager[CaughtProcess]:
@@ -76,12 +77,12 @@ class LocalProcess:
         self._memory: _native.Descriptor | None = None
 
     def describe(self) -> dict[str, Any]:
-        """Return the description of the process for JSON."""
+        """Return the JSON key "target" of an answer about the process."""
         return self.running.describe()
 
     @property
     def running(self) -> RunningProcess:
-        """The process's objects and memory, read while it runs."""
+        """The process's objects and memory, read while it runs. They are opened at the first use."""
         self._hold()
         self._running = self._running or RunningProcess(self.folder, self.machine)
         return self._running
@@ -89,8 +90,9 @@ class LocalProcess:
     def _hold(self) -> int:
         """Return the descriptor through which the process's code is written.
 
-        The descriptor is opened before any read. After exec(), reads may come from another program, but the descriptor
-        never gives access to the memory of that program.
+        It is opened before any read. It never gives access to the memory of a program that the process runs later.
+        Reads after exec() may come from such a program. A patch that is planned from these reads can then not be
+        written.
         """
         try:
             self._memory = self._memory or self.folder.memory()
@@ -99,7 +101,9 @@ class LocalProcess:
         return self._memory.number
 
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> AbstractContextManager[CaughtProcess]:
-        """Return a context manager that reports these system calls, as far as loaded objects make them."""
+        """Return a context manager that reports these system calls. Calls by code outside all loaded objects are not
+        reported.
+        """
         refuse_where_unpatched(self.machine, GROWTH_INSTEAD)
         self._clear()
         return self._followed(call_places(self.running, numbers), waits, seccomp)
@@ -121,7 +125,10 @@ class LocalProcess:
         return self._followed(places, True, seccomp, limit)
 
     def _clear(self) -> None:
-        """Remove the patches that a killed gdbheap left, so that only the program's own code is patched."""
+        """Restore the code where a killed gdbheap left patches, so that only the program's own code is patched.
+
+        Raises GdbheapError if the process does not allow this now.
+        """
         left = left_patches(self.running)
         if left and not _native.restore_left_patches(self.folder, self._hold(), left):
             raise GdbheapError(f"the patches of an earlier run in process {self.pid} cannot be removed now: try again")
@@ -164,12 +171,13 @@ def planned_for(running: RunningProcess, places: Sequence[CodePlace], seccomp: b
         status = running.folder.status()
         # The kernel refuses this read for the same reasons as reading memory.
         running.folder.read("maps", 1)
+        is_refused = not seccomp and running.folder.is_filtered()
     except OSError as error:
         raise refusal.explain(running.folder, error) from None
-    if status.get("Seccomp", "0") != "0" and not seccomp:
+    if is_refused:
         raise NotPermitted(
-            f"process {pid} runs under a seccomp filter, which may block the signal that gdbheap needs to"
-            " follow its threads, or may kill the process because of it: --seccomp follows it anyway"
+            f"process {pid} or one of its threads runs under a seccomp filter, which may block the signal that gdbheap"
+            " needs to follow its threads, or may kill the process because of it: --seccomp follows it anyway"
         )
     planned = plan(running, places, int(status.get("SigCgt", "0"), 16))
     if not planned.patches:
@@ -195,10 +203,8 @@ def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
         raise refusal.explain(folder, error) from error
 
 
-class Program:
-    """A program that gdbheap starts, with all processes that it starts. The system calls of all these processes are
-    reported.
-    """
+class StartedProgram:
+    """A program that gdbheap starts. The system calls of the program and of all its descendants are reported."""
 
     machine = THIS_MACHINE
     pid = folder = None
@@ -210,8 +216,8 @@ class Program:
 
     @contextmanager
     def calls(self, numbers: Sequence[int], waits: bool, seccomp: bool) -> Iterator[CaughtProcess]:
-        """Start the program, and report its system calls within the block. If it has not ended at the end of the block,
-        it runs on.
+        """Start the program, and report its system calls while the block runs. If it has not ended by then, it runs
+        on.
         """
         words = [os.fsencode(word) for word in self.words]
         with ctrl_z_delayed():

@@ -13,22 +13,23 @@ from gdbheap.dataclass import dataclass
 from gdbheap.machines.machine import Machine
 from gdbheap.targets.elf import ElfFile, LoadedObject
 from gdbheap.targets.functions import Functions
+from gdbheap.targets.start_environment import path_as_started
 from gdbheap.targets.target import Target, Thread
 from gdbheap.targets.unwind_tables import Module, modules_of, room_for_tables
 
 __all__ = [
     "EFFORT",
     "Frame",
+    "FunctionNames",
     "ThreadFrames",
     "frame_of_register",
     "frame_of_variable",
-    "function_at",
     "functions_of",
     "register_numbers",
 ]
 
-# The bytes of entries in unwind tables that all frames of all threads may use together. A frame counts as a KiB more:
-# 250,000 frames fit.
+# The bytes of entries in unwind tables that all frames of all threads may use together. Each frame counts as another
+# KiB, so about 250,000 frames fit.
 EFFORT = 256 << 20
 
 # The functions of files that were read before.
@@ -39,8 +40,9 @@ _KNOWN: WeakKeyDictionary[ElfFile, Functions] = WeakKeyDictionary()
 class Frame:
     """A frame [start, end) on a stack.
 
-    ``function``: its function, by name or as ``object+0x1234``. ``counter``: the address in the function. ``saved``:
-    the callee-saved registers (DWARF numbers) that the function saved, by the address at which it saved each.
+    ``function``: its function, by name or as ``object+0x1234``.
+    ``counter``: the address of its current instruction.
+    ``saved``: {address on the stack: DWARF number} of the callee-saved registers that the function saved there.
     """
 
     start: int
@@ -56,14 +58,14 @@ class ThreadFrames:
     def __init__(self, target: Target) -> None:
         self._target = target
         self._modules: list[Module] | None = None
-        self._names: dict[int, Functions] = {}
+        self._names = FunctionNames(target)
         self._known: dict[int, list[Frame]] = {}
         self._effort = EFFORT
 
     def of(self, thread: Thread) -> list[Frame]:
         """Return the frames of a thread, innermost first, as far as unwind tables and the limit allow.
 
-        Empty if its registers are unknown.
+        The list is empty if the thread's registers are unknown.
         """
         if thread.tid not in self._known:
             self._known[thread.tid] = self._read(thread)
@@ -87,7 +89,7 @@ class ThreadFrames:
         for place, (counter, start, end) in enumerate(zip(found.counters, found.pointers, found.pointers[1:])):
             # A return address points past the call.
             at = counter - bool(place)
-            frames.append(Frame(start, end, function_at(target, at, self._names), at, saved.get(place, {})))
+            frames.append(Frame(start, end, self._names.at(at), at, saved.get(place, {})))
         return frames
 
 
@@ -95,8 +97,8 @@ def frame_of_variable(frames: Sequence[Frame], place: int, word: Callable[[int],
     """Return the frame whose function owns the variable at the address ``place``.
 
     Usually it is the frame that contains the address. If the word there is a saved register, it is the frame of the
-    caller that set this register. Return None if no frame contains the address, or if that caller is unknown. ``word``:
-    a function that reads a word of the stack.
+    caller that set this register. Return None if no frame contains the address, or if that caller is unknown.
+    ``word``: a function that reads a word of the stack.
     """
     numbers = [number for number, frame in enumerate(frames) if frame.start <= place < frame.end]
     if not numbers:
@@ -119,23 +121,36 @@ def frame_of_register(frames: Sequence[Frame], register: int, value: int, word: 
 
 
 def register_numbers(machine: Machine, registers: Sequence[int]) -> dict[int, int]:
-    """Return the values of a thread's callee-saved registers by DWARF number."""
+    """Return {DWARF number: value} of a thread's callee-saved registers."""
     places = {number: machine.frames.dwarf[number] for number in machine.frames.kept}
     return {number: registers[place] for number, place in places.items() if place < len(registers)}
 
 
-def function_at(target: Target, address: int, names: dict[int, Functions]) -> str:
-    """Return the function at an address: by name, or as ``object+0x1234``; outside all objects, as a number.
+class FunctionNames:
+    """Names the functions of a target's code. The symbols and the path of each object are read once."""
 
-    ``names``: the functions of objects that are known already, by the object's base; others are added.
-    """
-    loaded = target.object_of(address)
-    if loaded is None:
-        return f"{address:#x}"
-    if loaded.base not in names:
-        names[loaded.base] = functions_of(loaded)
-    found = names[loaded.base].find(address - loaded.bias)
-    return found or f"{loaded.path.rsplit('/', 1)[-1]}+{address - loaded.bias:#x}"
+    def __init__(self, target: Target) -> None:
+        self._target = target
+        self._functions: dict[int, Functions] = {}
+        self._paths: dict[int, str] = {}
+
+    def at(self, address: int) -> str:
+        """Return the function at an address: by name, or as ``object+0x1234``; outside all objects, as a number."""
+        loaded = self._target.object_of(address)
+        if loaded is None:
+            return f"{address:#x}"
+        if loaded.base not in self._functions:
+            self._functions[loaded.base] = functions_of(loaded)
+        found = self._functions[loaded.base].find(address - loaded.bias)
+        return found or f"{self.path(loaded).rsplit('/', 1)[-1]}+{address - loaded.bias:#x}"
+
+    def path(self, loaded: LoadedObject) -> str:
+        """Return the path of a loaded object. For the program, return the path by which it was started, perhaps a
+        link.
+        """
+        if loaded.base not in self._paths:
+            self._paths[loaded.base] = path_as_started(self._target, loaded)
+        return self._paths[loaded.base]
 
 
 def functions_of(loaded: LoadedObject) -> Functions:

@@ -1,9 +1,9 @@
 """Find the function of an ELF file at an address, and its source lines.
 
-Sources are ``.symtab``, ``.dynsym``, the small compressed table that Fedora keeps in ``.gnu_debugdata``, and a separate
-debug file with the same build-id. C names are unchanged; C++ and Rust names are demangled. Code that the compiler moved
-out of a function (``.cold``) has the function's name. Source lines come from the debug information of the file, or of
-its separate debug file.
+Sources are ``.symtab``, ``.dynsym``, and the small compressed table that Fedora keeps in ``.gnu_debugdata``. Another
+source is a separate debug file with the same build-id: the system's, or the one in the cache of debuginfod's client. C
+names are unchanged; C++ and Rust names are demangled. Code that the compiler moved out of a function (``.cold``) has
+the function's name. Source lines come from the debug information of the file, or of its separate debug file.
 """
 
 from __future__ import annotations
@@ -16,12 +16,13 @@ from io import BytesIO
 from typing import BinaryIO
 
 from gdbheap import _native
-from gdbheap.files import open_regular
+from gdbheap.files import is_file, open_regular
 from gdbheap.targets.elf import DYNSYM, SYMTAB, SectionTable, SymbolRoom
 from gdbheap.targets.source_lines import SourceLine, SourceLines
 
 DEBUG_FILES = "/usr/lib/debug/.build-id/{}/{}.debug"
-# Symbol tables shrink to about a third, small ones to a tenth.
+# How many times a packed table may grow. Symbol tables are packed to about a third of their size, small ones to a
+# tenth.
 UNPACKED_RATIO = 32
 # The memory limit of the decoder: eight times the dictionary of xz -6, which Fedora's files use.
 XZ_MEMORY = 64 << 20
@@ -30,7 +31,7 @@ _COLD = re.compile(r"\.cold(\.\d+)?$")
 
 
 class Functions:
-    """The functions of one file, by linked address."""
+    """The functions and source lines of one file, by linked address."""
 
     def __init__(self, file: BinaryIO | None, build_id: str | None, room: SymbolRoom | None = None) -> None:
         """Read the tables. A damaged ELF image has no functions.
@@ -41,8 +42,8 @@ class Functions:
         room = room or SymbolRoom()
         self._lines: list[SourceLines] = []
         tables = self._read(file, room) if file is not None else []
-        if build_id:
-            with suppress(OSError), open_regular(DEBUG_FILES.format(build_id[:2], build_id[2:])) as stream:
+        for path in _debug_files(build_id) if build_id else ():
+            with suppress(OSError), open_regular(path) as stream:
                 tables += self._read(stream, room)
         self._symbols = _native.SymbolTable(tables, True)
         # The names by the starts of their functions. A function may have hundreds of long names, and a stack thousands
@@ -50,9 +51,9 @@ class Functions:
         self._names: dict[int, str | None] = {}
 
     def _read(self, stream: BinaryIO, room: SymbolRoom, is_unpacked: bool = False) -> list[tuple[bytes, bytes]]:
-        """Return the bytes of each symbol table as (entries, names of the symbols), and keep the file's lines.
+        """Return (entries, names of the symbols) of each symbol table, as bytes, and keep the file's source lines.
 
-        If ``is_unpacked`` is true, a packed table in the file is not read.
+        ``is_unpacked``: the file comes from a packed table (.gnu_debugdata), so none is searched for in it.
         """
         found: list[tuple[bytes, bytes]] = []
         with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
@@ -86,9 +87,19 @@ class Functions:
         return next(filter(None, (lines.find(address) for lines in self._lines)), ())
 
 
+def _debug_files(build_id: str) -> list[str]:
+    """Return the paths where a separate debug file may be: the system's, and the one in the cache of debuginfod's
+    client."""
+    # Imported on use: few programs have stacks.
+    from gdbheap.targets.cores.debuginfod import cached
+
+    system = DEBUG_FILES.format(build_id[:2], build_id[2:])
+    return [system] if is_file(system) else cached(build_id, ["debuginfo"])
+
+
 @lru_cache(maxsize=10_000)
 def readable(symbol: str) -> str:
-    """Return a linker's symbol name in readable form."""
+    """Return a linker's symbol name in readable form: without ``.cold``, and demangled if it is of C++ or Rust."""
     symbol = _COLD.sub("", symbol)
     if not symbol.startswith(("_Z", "_R")):
         return symbol
@@ -97,8 +108,9 @@ def readable(symbol: str) -> str:
 
 
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
-    """Unpack a packed symbol file, up to UNPACKED_RATIO times its size; empty if there is too little room. Raises the
-    errors of lzma.
+    """Return the content of a packed symbol file, at most UNPACKED_RATIO times its size.
+
+    Return no bytes if the limit ``room`` is too small for it. Raises the errors of lzma.
     """
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
     found = decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))

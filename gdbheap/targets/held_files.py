@@ -21,15 +21,17 @@ class HeldFiles:
 
     @property
     def is_full(self) -> bool:
-        """Whether no more files may be held."""
+        """Whether the limit on files that are held open is reached."""
         return len(self._held) >= self._limit
 
     def add(self, file: Descriptor) -> int:
-        """Hold a file; return its index in ``paths``."""
+        """Hold a file open; return its index in ``paths``."""
         self._held.append(file)
         return len(self._held) - 1
 
     @property
     def paths(self) -> list[str]:
-        """Paths that name the files while they are held open."""
+        """Paths below /proc/self/fd for the files, in the order in which they were added. They are valid while the
+        files are held open.
+        """
         return [f"/proc/self/fd/{file.number}" for file in self._held]

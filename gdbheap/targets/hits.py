@@ -29,11 +29,11 @@ class Hit(Protocol):
 
     @property
     def place(self) -> int | None:
-        """The index of the place in ``CaughtProcess.what``; None if the process runs another program from now on."""
+        """The index of the place in ``CaughtProcess.what``; None if the process has begun to run another program."""
 
     @property
     def registers(self) -> Sequence[int]:
-        """The thread's registers when it was caught, in the kernel's order (as in ``machine.notes``)."""
+        """The thread's registers at the moment when it was caught, in the order of ``machine.notes``."""
 
     @property
     def stack(self) -> bytes | None:
@@ -52,7 +52,8 @@ class Follower(Protocol):
     def next(self, seconds: float) -> Hit | None:
         """Return the next caught thread, which stays stopped until this method is called again.
 
-        None if none came within ``seconds``, or none will come (see ``finish``). Raises KeyboardInterrupt.
+        Return None if no thread was caught within ``seconds``, or if no thread will be caught any more (see
+        ``finish``). Raises KeyboardInterrupt.
         """
 
     def end(self) -> None:
@@ -60,18 +61,19 @@ class Follower(Protocol):
 
     @property
     def finish(self) -> str:
-        """The reason why no more threads will be caught: "gone" (the process ended), "exec" (a new program) or "asked".
+        """The reason why no more threads will be caught. "gone": the process ended. "exec": it runs a new program.
+        "asked": the follower was asked to end.
 
         The value is "" while threads may still be caught.
         """
 
     @property
     def descriptor(self) -> int:
-        """The descriptor that poll(2) reports once a thread was caught; -1 if there is none."""
+        """A descriptor for poll(2), readable once a thread was caught; -1 if there is none."""
 
     @property
     def hits(self) -> int:
-        """The number of threads that were caught."""
+        """How many times a thread was caught so far."""
 
     @property
     def lost(self) -> int:
@@ -99,11 +101,12 @@ class Follower(Protocol):
 class CaughtProcess(NamedTuple):
     """A process whose threads are being caught.
 
-    ``what`` names the places: the number of a system call, or a function. ``refused``: the places that cannot be
-    watched, each with the reason. ``stay``: a function that leaves the process stopped afterwards, with the last caught
-    thread at its place, or None. ``longest_wait``: the most seconds to wait for a thread at a time, so that other
-    events are noticed. ``wait``: a function, or None unless gdbheap started the program. It waits until the program and
-    all its descendants have ended, at most for the given seconds, and returns whether they have ended.
+    ``what``: for each place, the number of its system call, or the name of its function.
+    ``refused``: the places that cannot be watched, each with the reason.
+    ``stay``: a function that leaves the process stopped afterwards, with the last caught thread at its place; or None.
+    ``longest_wait``: the most seconds to wait for a thread at a time, so that other events are noticed.
+    ``wait``: a function that waits until a program that gdbheap started has ended, with all its descendants. It waits
+    for at most the given seconds, and returns whether they have ended. None for any other process.
     """
 
     follower: Follower
@@ -133,7 +136,7 @@ class CaughtProcess(NamedTuple):
     def end(self, is_told: Callable[[], bool]) -> None:
         """Release the process.
 
-        A program that gdbheap started is first waited for: until it has ended or, once ``is_told`` returns True, for
+        If gdbheap started the program, first wait until it has ended. Once ``is_told`` returns True, wait for only
         PARTING_SECONDS more. Raises KeyboardInterrupt.
         """
         was_told = False

@@ -60,7 +60,7 @@ class Mapping:
 
     @property
     def size(self) -> int:
-        """The bytes from start to end."""
+        """The number of bytes from start to end."""
         return self.end - self.start
 
     @property
@@ -90,8 +90,8 @@ class Mapping:
 
     @property
     def anonymous(self) -> bool:
-        """Whether no file backs the mapping: it has no inode and no path (System V memory may have inode 0 but has a
-        path), or consists of huge pages mapped without a file (MAP_HUGETLB).
+        """Whether no file backs the mapping. It then has no inode and no path, or consists of huge pages mapped without
+        a file (MAP_HUGETLB). System V memory may have inode 0, but has a path.
         """
         return (self.inode == 0 and not self.path.startswith("/")) or self.path == HUGE_PAGES
 
@@ -118,7 +118,7 @@ class Mapping:
 
 
 class Mappings:
-    """The mappings of an address space, by address and disjoint, as the kernel keeps them.
+    """The mappings of an address space, in address order and without overlaps, as the kernel keeps them.
 
     Mappings above the addresses of programs are left out, such as [vsyscall], which belongs to no process.
     """
@@ -161,7 +161,7 @@ class Mappings:
 
 
 def parse_maps(text: bytes) -> Mappings:
-    """Return the mappings of ``/proc/PID/maps``. A line that is no mapping is skipped."""
+    """Return the mappings of ``/proc/PID/maps``. A line that is not a mapping is skipped."""
     return Mappings(_mapping(match.groups()) for match in _MAPS_LINE.finditer(text))
 
 

@@ -1,8 +1,8 @@
 """The copy that a program made of itself, as a target.
 
-Its memory is read through a descriptor that the copy opened, everything else from ``/proc``. The program itself runs
-on. Memory, mappings and private pages are read from the copy, as they were at the fork. The copy lacks pages of files
-and of shared memory, so the residency of these pages is read from the program.
+The copy's memory is read through a descriptor that the copy opened, everything else from ``/proc``. The program itself
+runs on. Memory, mappings and private pages are read from the copy, as they were at the fork. The copy lacks pages of
+files and of shared memory. The residency of these pages is therefore read from the program.
 """
 
 from __future__ import annotations
@@ -35,17 +35,21 @@ NOT_RESIDENT = (
 
 
 class ThreadId(NamedTuple):
-    """A Python thread: its number (0 if unknown) and its thread pointer."""
+    """A Python thread.
+
+    ``tid``: its id in the kernel, 0 if unknown.
+    ``pointer``: its thread pointer.
+    """
 
     tid: int
     pointer: int
 
 
 class OwnCopy(Process):
-    """A copy that a program made of itself.
+    """A copy that a program made of itself. Raises NoTarget, NotPermitted, OSError.
 
-    ``memory``: an open descriptor of the copy's memory; ``threads``: the Python threads that the program knew. Raises
-    NoTarget, NotPermitted, OSError.
+    ``memory``: an open descriptor of the copy's memory.
+    ``threads``: the Python threads that the program knew. Their registers are unknown.
     """
 
     def __init__(
@@ -83,7 +87,8 @@ class OwnCopy(Process):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _copy_at_once(self) -> None:
-        """Copy all private memory into gdbheap if there is room for it, because many small reads will follow."""
+        """Copy all private memory into gdbheap if enough memory is free for it, because many small reads will
+        follow."""
         assert self.pages is not None
         ranges, _shared = ranges_to_copy(self._readable)
         counts = [self.pages.count(start, end) for start, end in ranges]
@@ -93,7 +98,9 @@ class OwnCopy(Process):
                 self.space.capture(ranges, Room(size), [], "")
 
     def _merged(self) -> Pages:
-        """Return the copy's pages of private memory, merged with the program's pages of files and shared memory."""
+        """Return the residency of the copy's private memory, merged with the program's residency of files and shared
+        memory.
+        """
         mine = [mapping for mapping in self.mappings if mapping.private and mapping.anonymous]
         others = [mapping for mapping in self.mappings if not (mapping.private and mapping.anonymous)]
         own = self._find_pages(self._folder.path("pagemap"), self._ranges([*mine, *others]))
@@ -109,7 +116,6 @@ class OwnCopy(Process):
         return Pages.from_runs(self.machine, sorted(runs))
 
     def _ranges(self, mappings: Iterable[Mapping]) -> Ranges:
-        """Return the ranges of the mappings, ascending."""
         return sorted((mapping.start, mapping.end) for mapping in mappings)
 
     def _sums(self) -> Rss:

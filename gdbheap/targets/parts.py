@@ -50,9 +50,9 @@ class Parts:
         return type(error)(str(error))
 
     def _cut_short(self, error: GdbheapError) -> GdbheapError:
-        """Return the error.
+        """Return ``error``, with a note if a core is truncated.
 
-        If a core is truncated, the error gets a note that the cut-off part may have contained the data.
+        The note says that the cut-off part may have contained the data.
         """
         if not self.target.partial or isinstance(error, NotAPython) or str(error).startswith(TRUNCATED):
             return error
@@ -83,5 +83,5 @@ class LazyPart(Generic[T]):
 
 
 def part(name: str) -> Callable[[Callable[[Any], T]], LazyPart[T]]:
-    """Return a decorator that makes a method a part, which error messages call ``name``."""
+    """Return a decorator that makes a method a ``LazyPart``. Error messages call the part ``name``."""
     return lambda make: LazyPart(name, make)

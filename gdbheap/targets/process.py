@@ -49,26 +49,25 @@ MAX_SHARED_COPY = SPARE_BYTES // 2
 UNCOLLECTED = (
     "the ended copy could not be reaped: until the process ends, it stays a zombie (a process id without memory)"
 )
-LEFT = (
-    "the copy has not ended yet (a file system delays it, or it is large); process {} waits for its end, then ends too"
-)
+LEFT = "the copy is still ending (it is large, or a file system delays it); gdbheap's helper process {} ends after it"
 NO_SCAN = (errno.ENOTTY, errno.EINVAL, errno.ENOSYS)
 MAX_PAGEMAP = 4 << 30
-# Up to this RSS, the kernel takes some tens of milliseconds to sum it again.
+# The largest RSS that the kernel sums again within some tens of milliseconds.
 MAX_SUMMED = 8 << 30
 MAX_SHARING = 1 << 30
 DELETED = " (deleted)"
 ARGUMENTS_BYTES = 4 << 10
 # The index of a missing file: its pages are absent.
 NO_FILE = (1 << 31) - 1
-# A process has one or two such files. A process that maps more may only want to make gdbheap read them.
+# The most files named as in SYMBOL_FILES whose symbols are read early. A process has one or two of them; a process that
+# maps more may only want to make gdbheap read them.
 MAX_SYMBOL_FILES = 8
 SYMBOL_FILES = ("libc.so", "libc-", "libpython")
 UNREADABLE = "[vvar"
 
 
 class Registers(NamedTuple):
-    """The registers of a stopped thread that code other than the native code has read."""
+    """The registers of a stopped thread, if they do not come from the native code but, for example, from gdb."""
 
     tid: int
     thread_pointer: int
@@ -80,8 +79,9 @@ class Registers(NamedTuple):
 class MappingRow(NamedTuple):
     """A rule for reading the bytes [start, end) with ``Space.for_process``.
 
-    ``kind``: one of the constants PRIVATE_ANONYMOUS to PRESENT above; ``file``: the index of a file, read from
-    ``offset`` on (-1: no file).
+    ``kind``: one of the constants PRIVATE_ANONYMOUS to PRESENT above.
+    ``file``: the index of a file, -1 for none.
+    ``offset``: where the range begins in the file.
     """
 
     start: int
@@ -98,10 +98,13 @@ def _rollup(folder: ProcessFolder) -> Rss | None:
 
 
 class Preparation:
-    """Data of a process that can be read while it still runs: build-ids and symbols of its files, names of its threads.
+    """The data of a process that can be read while it still runs: build-ids and symbols of its files, names of its
+    threads.
 
-    ``sums``: its resident memory, if ``add_up`` was called; the sums are used if the pages found later still add up to
-    them. Raises NoTarget, NotPermitted or Unsupported for a process that can never be read.
+    ``sums``: the kernel's totals of its resident memory, if ``add_up`` was called. They are used only if the pages that
+    are read later have the same totals.
+
+    Raises NoTarget, NotPermitted or Unsupported for a process that can never be read.
     """
 
     def __init__(self, process: Named) -> None:
@@ -125,12 +128,19 @@ class Preparation:
             return stream.read(procfs.TEXT_LIMIT)
 
     def add_up(self) -> None:
-        """Read ``sums``, for which the kernel walks all pages (20 ms per GiB).
+        """Read ``sums``, for which the kernel walks all pages (20 ms per GiB), before the process is stopped.
 
-        If the memory of the process hardly changes, this does not have to be done while it is stopped.
+        If the process's memory hardly changes afterwards, the kernel need not walk the pages again during the stop.
         """
         with suppress(OSError):
             self.sums = _rollup(self.folder)
+
+    def renew(self) -> bool:
+        """Read the command line again, which a program may change. Return whether the process still runs the same
+        program; if not, the preparation must not be used.
+        """
+        self.arguments = command_line(self.folder)
+        return executable(self.folder) == self.exe
 
     def load_files(self) -> None:
         """Open the ELF files that the process maps now, and read symbols of its program, libc and libpython."""
@@ -153,12 +163,15 @@ class Preparation:
 class Process(Target):
     """A live process, as it is now. Its data is consistent only if it is stopped while it is read.
 
-    ``threads``: the registers of the stopped threads. ``memory_refused``: the reason why no memory is read; mappings
-    and residency are read in any case. ``holder``: gdbheap's stop or copy of the process; after a stop has ended,
-    nothing more is read. ``memory_of``: the copy whose memory is read instead; the copy shares all pages, so it is
-    unknown which other processes share them. ``books_read``: called right after ``/proc`` was read; the ranges that it
-    returns count as absent. ``room``: room in gdbheap for a copy of the private memory; if the copy fits, the process
-    is released early. Raises NoTarget, NotPermitted, OSError.
+    ``threads``: the registers of the stopped threads.
+    ``memory_refused``: the reason why no memory is read. Mappings and residency are read in any case.
+    ``holder``: gdbheap's stop or copy of the process. After a stop has ended, nothing more is read.
+    ``memory_of``: the copy whose memory is read instead. The copy shares all pages, so it is unknown which other
+    processes share them.
+    ``books_read``: called right after ``/proc`` was read. The ranges that it returns count as absent.
+    ``room``: a buffer in gdbheap for a copy of the private memory. If the copy fits, the process is released early.
+
+    Raises NoTarget, NotPermitted, OSError.
     """
 
     # A descriptor of the process's memory, if one is open already.
@@ -200,7 +213,10 @@ class Process(Target):
         self.warnings += self._systems.warnings
 
     def _read_books(self) -> None:
-        """Read all data from ``/proc`` that must belong to the same moment."""
+        """Read all data from ``/proc`` that must belong to the same moment: mappings, RSS, residency and threads.
+
+        Raises NoTarget if the process has no memory any more.
+        """
         self.mappings = parse_maps(self._folder.read("maps", procfs.TABLE_LIMIT))
         if not len(self.mappings):
             raise NoTarget(
@@ -216,7 +232,10 @@ class Process(Target):
         self.threads = [self._thread(registers) for registers in self._standing]
 
     def _capture(self, room: Room | None) -> None:
-        """Copy the private memory and small shared mappings, if they fit; then release the process or end its copy."""
+        """Copy the private memory and small shared mappings, if they fit into ``room``.
+
+        Then release the process or end its copy. Memory without pointers may be left out, with a warning.
+        """
         holder = self._holder
         if room is None or holder is None or self.refusal is not None:
             return
@@ -230,13 +249,16 @@ class Process(Target):
             self.warnings += end_copy(holder)
         if self.space.left_out:
             self.warnings.append(
-                f"{self.space.left_out:,} bytes without pointers did not fit into the copy of the process: their"
-                " contents are missing, and damage is not listed (--clone reads them)"
+                f"{self.space.left_out:,} bytes without pointers did not fit into the copy of the process, so"
+                " damage is not listed: --clone reads them, too"
             )
 
     @property
     def cut_short(self) -> str | None:
-        """Why data is missing, if the process was released before all data for the answer was read; otherwise None."""
+        """The reason why the answer lacks data; None if it lacks none.
+
+        Data is missing if the process was released, or the copy was killed, before everything was read.
+        """
         holder = self._holder
         if holder is not None and self.is_copied and self.space.is_shared_lost:
             return "the process ended before its shared memory was read: references through shared memory are missing"
@@ -277,17 +299,19 @@ class Process(Target):
 
     @property
     def tracer(self) -> Stop | None:
-        """gdbheap's stop of the process's threads; None if there is none."""
+        """The native object that keeps the process's threads stopped; None if they are not stopped."""
         return self._holder if isinstance(self._holder, Stop) else None
 
     def again(self) -> Process:
-        """Return the process as it is now, after a call into it. Its threads are at the same instructions as before."""
+        """Return the process as it is now, after a call into it. Its threads are at the same instructions as before the
+        call.
+        """
         return Process(self._folder, self._standing, self._ready, self.refusal, self._holder)
 
     def meanwhile(self) -> Meanwhile | None:
-        """Return the change of RSS since the memory was copied and the process released; None if unknown.
+        """Return the change of RSS since the memory was copied and the process released.
 
-        None also if RSS is too large to be summed quickly.
+        None if it is unknown, or if RSS is so large that summing it would take long.
         """
         if self._runs_since is None or not 0 < (self.rss.bytes or 0) <= MAX_SUMMED:
             return None
@@ -298,7 +322,9 @@ class Process(Target):
         return None
 
     def _read_rss(self) -> Rss:
-        """Return RSS from ``smaps_rollup`` (Linux 4.14), else summed over ``smaps``, else from ``status``."""
+        """Return RSS from ``smaps_rollup`` (Linux 4.14). Without this file, return the sum over ``smaps``, or RSS from
+        ``status``.
+        """
         with suppress(OSError):
             found = _rollup(self._folder)
             if found is not None:
@@ -369,7 +395,8 @@ class Process(Target):
     def _find_pages(self, path: str, ranges: Ranges) -> Pages:
         """Return the residency of ``ranges``.
 
-        The kernel lists runs of pages since Linux 6.7; before, each page has an entry.
+        Since Linux 6.7 the kernel lists runs of pages (PAGEMAP_SCAN). Before, each page has an entry, so untouched
+        memory is left out.
         """
         try:
             return Pages.from_pagemap(self.machine, path, ranges)
@@ -381,7 +408,7 @@ class Process(Target):
     def _touched(self, ranges: Ranges) -> Ranges:
         """Return ``ranges``. If they are large, leave out reserved address space that was never touched.
 
-        A terabyte of address space has 2 GiB of pagemap entries.
+        Reading it would take long: a terabyte of address space has 2 GiB of pagemap entries.
         """
         if sum(end - start for start, end in ranges) - (self.rss.bytes or 0) <= MAX_PAGEMAP:
             return ranges
@@ -432,9 +459,9 @@ class Process(Target):
             yield MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)
 
     def _is_answered(self, mapping: Mapping, files: MappedFiles) -> bool:
-        """Return whether reading a mapping is sure to end.
+        """Return whether reading a mapping is sure to end: no other user's program has to answer.
 
-        Pages of a private mapping are read through the process only if the process wrote them.
+        This is true for private mappings. Of these, only pages that the process wrote are read through the process.
         """
         if mapping.private or not mapping.inode:
             return True
@@ -447,10 +474,10 @@ class Process(Target):
         return thread_of(found, known)
 
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
-        """Return the bytes of pages that only this process maps, and of pages that other processes map too.
+        """Return (bytes of pages that only this process maps, bytes of pages that other processes map too).
 
-        The source is ``pagemap``. Only the first MAX_SHARING bytes of the range are counted. None for a copy, because
-        it shares all its pages, and if ``pagemap`` cannot be read.
+        The source is ``pagemap``. Only the first MAX_SHARING bytes of the range are counted. None if ``pagemap`` cannot
+        be read. None also for a copy, because it shares all its pages.
         """
         if self._has_copy:
             return None
@@ -475,7 +502,7 @@ def thread_of(found: Registers | ThreadState, name: str) -> Thread:
 
 
 class MappedFiles(HeldFiles):
-    """The files behind mappings. Each file is opened once."""
+    """The files behind mappings, held open for a Space. Each file is opened once."""
 
     def __init__(self, folder: ProcessFolder, systems: FileSystems) -> None:
         super().__init__()
@@ -499,8 +526,8 @@ def is_readable(mapping: Mapping) -> bool:
 def ranges_to_copy(mappings: Iterable[Mapping]) -> tuple[Ranges, Ranges]:
     """Return the ranges to copy while a process is stopped, and the shared memory to read later, both ascending.
 
-    All private memory is copied, and the smallest shared mappings, at most MAX_SHARED_COPY bytes of these in all. Other
-    processes write to shared memory even while this one is stopped.
+    All private memory is copied, and the smallest shared mappings, at most MAX_SHARED_COPY bytes of these in all. The
+    rest is read after the stop: other processes write to shared memory even during the stop.
     """
     readable = [mapping for mapping in mappings if is_readable(mapping)]
     copied = [mapping for mapping in readable if mapping.private]
@@ -536,15 +563,16 @@ def command_line(folder: ProcessFolder) -> list[str]:
 
 
 def program_of(folder: ProcessFolder) -> str:
-    """Return the usual name of the program of a process; "" if the kernel does not show it."""
+    """Return the usual name of a process's program, which is a script's name for an interpreter; "" if unknown."""
     return program_name(command_line(folder), executable(folder))
 
 
 def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None, mapping: Mapping) -> list[str]:
-    """Return paths at which ``systems`` may find the ELF file of a mapping, the path that stays valid longest first.
+    """Return paths at which ``systems`` may find the ELF file of a mapping. The path that stays valid longest comes
+    first.
 
-    Paths below ``/proc`` end with the process. A deleted file can still be read through its mapping. Empty if another
-    user's program serves the file (FUSE), because reading may never end.
+    Paths below ``/proc`` are valid only until the process ends. A deleted file can still be read through its mapping.
+    The list is empty if another user's program serves the file (FUSE), because reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return []
@@ -558,7 +586,9 @@ def elf_candidates(folder: ProcessFolder, systems: FileSystems, exe: str | None,
 
 
 def seen_paths(folder: ProcessFolder, path: str) -> list[str]:
-    """Return the paths that a path in ``maps`` may mean: below the process's root (container), or itself (chroot)."""
+    """Return the two paths that a path in ``maps`` may mean. In a container it is below the process's root; after
+    chroot it is the path itself.
+    """
     return [folder.path("root") + path, path]
 
 
@@ -588,8 +618,8 @@ def map_file(folder: ProcessFolder, mapping: Mapping) -> str:
 def mapped_file(folder: ProcessFolder, systems: FileSystems, mapping: Mapping) -> Descriptor | None:
     """Open exactly the file behind a mapping.
 
-    None if it is not a regular file or cannot be opened. None also if another user's program serves it (FUSE), because
-    reading may never end.
+    Return None if the file is not regular or cannot be opened. Return None also if another user's program serves the
+    file (FUSE), because reading may never end.
     """
     if systems.is_answered(mapping.device) is False:
         return None
@@ -628,18 +658,19 @@ def stopped(
 ) -> Iterator[Process]:
     """Yield the process while it is stopped: until the block ends in any way, or for ``limit`` seconds.
 
-    Afterwards it runs on as before. If ``copies`` is true, it is released once its private memory is copied. If there
-    is too little room for that, only the memory that may contain pointers is copied; if there is too little even for
-    this, the process stays stopped and a warning says so. ``preparation``: a preparation made earlier, so that the
-    process is stopped without delay; it replaces ``named``.
+    ``copies``: whether to release the process once its private memory is copied. If there is too little room, only
+    memory that may contain pointers is copied. If there is too little room even for that, the process stays stopped and
+    a warning says so.
+    ``preparation``: a preparation made earlier, which replaces ``named``. The process is then stopped without delay.
 
-    A process in a job-control stop stays in it. ``stopped_seconds`` is set when the process is released. Ctrl-Z waits
-    until then, because a suspended gdbheap would keep the process stopped.
+    Afterwards the process runs on as before; a process in a job-control stop stays in it. ``stopped_seconds`` is set
+    when the process is released. Ctrl-Z waits until then, because a suspended gdbheap would keep the process stopped.
 
     If another tracer has the process, gdbheap first waits a few seconds for that tracer to detach. The kernel may let
     gdbheap read the mappings of the process, but neither stop it nor read its memory. The process is then yielded
-    without memory, and runs on. Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too
-    short.
+    without memory, and runs on.
+
+    Raises NoTarget, NotPermitted, Unsupported, and GdbheapError if the limit was too short.
     """
     folder = refusal.open_folder(named) if preparation is None else preparation.folder
     is_prepared = preparation is not None
@@ -665,9 +696,8 @@ def stopped(
 
 @contextmanager
 def _explained(process: Process) -> Iterator[None]:
-    """Replace an error in the block if the process was released before all its memory was copied.
-
-    The new error says so.
+    """If the process was released before all its memory was copied, replace an error in the block by one with this
+    reason.
     """
     try:
         yield
@@ -680,11 +710,11 @@ def _explained(process: Process) -> Iterator[None]:
 
 @contextmanager
 def _standing(limit: float | None, preparation: Preparation, space: Room | None) -> Iterator[Process]:
-    """Yield the stopped process. At the end it is released first; then Ctrl-Z works again and this thread's priority is
-    restored.
+    """Yield the stopped process. At the end, release it first; then let Ctrl-Z work again, and restore this thread's
+    priority.
 
-    ``limit``: the most seconds for which the process is stopped, or None. ``space``: room for a copy of its memory, or
-    None.
+    ``limit``: the most seconds for which the process is stopped, or None.
+    ``space``: a buffer for a copy of its memory, or None.
     """
     stop: Stop | None = None
     process: Process | None = None
@@ -711,9 +741,9 @@ def _standing(limit: float | None, preparation: Preparation, space: Room | None)
 
 
 def room_for(folder: ProcessFolder) -> Room | None:
-    """Return room for a process's private memory with a reserve for growth, or else as much room as gdbheap may use.
+    """Return a buffer for a process's private memory, with a reserve for growth, but no larger than gdbheap may use.
 
-    None if this is too little, or if the process has ended.
+    Return None if gdbheap may use too little memory, or if the process has ended.
     """
     try:
         status = folder.status()

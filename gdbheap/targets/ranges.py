@@ -12,7 +12,7 @@ Ranges = list[tuple[int, int]]
 
 
 class OwnedRange(NamedTuple):
-    """A range [start, end) with the number of its owner."""
+    """A range [start, end) of an owner. ``number``: the number of the owner."""
 
     number: int
     start: int
@@ -20,8 +20,9 @@ class OwnedRange(NamedTuple):
 
 
 class WordTest(NamedTuple):
-    """A test of the word that lies ``offset`` bytes after an address: the number in the word's ``mask`` bits must lie
-    between ``low`` and ``high``.
+    """A test of the word that lies ``offset`` bytes after an address.
+
+    The number in the bits ``mask`` of the word must lie between ``low`` and ``high``.
     """
 
     offset: int
@@ -48,9 +49,10 @@ def within(ranges: Ranges, start: int, end: int) -> Ranges:
 
 
 def backed_pieces(space: Space, start: int, end: int, size: int, beyond: int = 0) -> Iterator[tuple[int, bytes]]:
-    """Yield (address, bytes) for [start, end) in pieces of ``size`` bytes, each with ``beyond`` bytes of the next one.
+    """Yield (address, bytes) of the memory [start, end) in parts of ``size`` bytes.
 
-    Pieces begin at multiples of a word. Memory that is certainly zero is skipped.
+    Each part also has the first ``beyond`` bytes of the next part, so that data on the border is found. Parts begin at
+    multiples of a word. Memory that is certainly zero is skipped.
     """
     at = start
     while (backed := space.next_backed(at)) is not None and backed < end:

@@ -33,13 +33,15 @@ _CODE = re.compile(rb"^[^\n]* r-xp [^\n]*$", re.MULTILINE)
 
 
 class RunningProcess(Target):
-    """A process that is read while it runs.
+    """A process that is read while it runs. Raises NoTarget, NotPermitted.
 
-    ``objects`` are the objects that were loaded when the mappings were last read; ``age`` counts how often they have
-    changed. ``space`` reads any address from the process, also in mappings that are new, because nothing is assumed
-    about pages. ``space`` leaves out only mappings of files that another user's program serves (FUSE), because that
-    program may never answer. When these mappings change, ``space`` is replaced. ``find_objects`` reads only headers of
-    files, whose pages are present. Raises NoTarget, NotPermitted.
+    ``objects``: the objects that were loaded when the mappings were last read.
+    ``age``: how often these objects have changed.
+    ``space``: reads any address, also in new mappings, because nothing is assumed about pages. It leaves out only files
+    that another user's program serves (FUSE), because that program may never answer. When the mappings of such files
+    change, ``space`` is replaced.
+
+    ``find_objects`` reads only headers of files, whose pages are present.
     """
 
     def __init__(self, process: Named, machine: Machine) -> None:
@@ -64,7 +66,9 @@ class RunningProcess(Target):
         self.look_again()
 
     def look_again(self) -> bool:
-        """Find the objects that are loaded now; return whether the objects have changed."""
+        """Find the objects that are loaded now, if the mappings of code have changed. Return whether they have
+        changed.
+        """
         self._looked, self._strange = time.monotonic(), []
         try:
             text = self.folder.read("maps", procfs.TABLE_LIMIT)
@@ -93,14 +97,16 @@ class RunningProcess(Target):
 
     @property
     def unread(self) -> list[str]:
-        """A line for each of the process's files that could not be read so far."""
+        """A line for each reason why files or symbols of the process could not be read so far."""
         return list(dict.fromkeys([*self._said, *self._systems.warnings, *self._files.room.warnings()]))
 
     def _candidates(self, mapping: Mapping) -> list[str]:
         return elf_candidates(self.folder, self._systems, self.exe, mapping)
 
     def _table_space(self, modules: Sequence[Module]) -> Space:
-        """Return a space that reads unwind tables from files, so that no page of them is loaded into the process."""
+        """Return a space that reads unwind tables from files. A read through the process would load their pages into
+        it.
+        """
         files = MappedFiles(self.folder, self._systems)
         rows = [row for module in modules for row in self._table_rows(module, files)]
         rows = [row for row in rows if row.kind == FROM_FILE or not within(self._memory.unanswered, row.start, row.end)]
@@ -116,9 +122,10 @@ class RunningProcess(Target):
         return [MappingRow(start, end, kind, index, mapping.offset + start - mapping.start)]
 
     def unwind(self, registers: Sequence[int], stack: bytes | None = None) -> Unwound:
-        """Return the stack of a thread with these registers (in DWARF's order, the program counter last).
+        """Return the stack of a thread with these ``registers``, in DWARF's order, the program counter last.
 
-        The thread is still stopped. If it has run on, ``stack`` has the earlier bytes at its stack pointer.
+        ``stack``: the bytes that were at its stack pointer, if the thread has run on. Without them, the thread must
+        still be stopped.
         """
         if time.monotonic() - self._looked > PERIOD:
             self.look_again()

@@ -24,8 +24,8 @@ def find_unanswered(
 ) -> Iterator[Mapping]:
     """Yield the mappings of files that another user's program serves (FUSE), because that program may never answer.
 
-    The file system then belongs to another user, or it is unknown and the file may not be opened. ``answered_too``:
-    further devices that the kernel itself serves.
+    Mappings of a file whose server is unknown are also yielded if gdbheap may not open the file.
+    ``answered_too``: further devices that the kernel itself serves.
     """
     systems = FileSystems(folder)
     known: dict[tuple[str, int, str], bool] = {}
@@ -47,7 +47,7 @@ class RunningMemory:
     """
 
     def __init__(self, folder: ProcessFolder, machine: Machine, end: int) -> None:
-        """Create the object; it reads no mappings yet. ``end``: gdbheap reads only addresses below this one."""
+        """Create the object without reading any mappings yet. ``end``: gdbheap reads only addresses below this one."""
         self._folder, self._machine, self._end = folder, machine, end
         self._of_files: list[bytes] = []
         self.unanswered: Ranges = []

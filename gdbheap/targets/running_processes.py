@@ -38,16 +38,19 @@ STAT_BYTES, NAME_BYTES = 4 << 10, 4 << 10
 TICKS = os.sysconf("SC_CLK_TCK")
 # A running process is read again after at most this many seconds, an ended one after the second number.
 LONGEST, AFTER_END = 120.0, 1.0
-# Old processes are read again after different times, which depend on their ids, so that they are not all read at once.
+# The time until the next reading also depends on the process's id, so that old processes are not all read at once.
 SPREAD = 64
 
 
 class ProcessStat(NamedTuple):
     """A process, as its file ``stat`` in /proc describes it.
 
-    ``start``: when it started, in clock ticks after boot; ``name``: up to 15 bytes; ``is_kernels``: whether it is a
-    kernel thread; ``pages``: the resident pages; ``place``: the folder below ``/proc/PID`` that shows its memory:
-    empty, or ``task/TID/`` if the main thread has ended.
+    ``start``: when it started, in clock ticks after boot.
+    ``name``: the name of its main thread, up to 15 bytes.
+    ``is_kernels``: whether it is a kernel thread.
+    ``pages``: the number of resident pages.
+    ``place``: the folder below ``/proc/PID`` that shows its memory. It is empty, or ``task/TID/`` if the main thread
+    has ended.
     """
 
     pid: int
@@ -61,9 +64,13 @@ class ProcessStat(NamedTuple):
 
 @dataclass(frozen=True)
 class _Entry:
-    """A process that was read. ``inode``: the inode of its folder, which distinguishes it from a later process with the
-    same id. ``one``: its ``stat``, None if it does not run. ``is_meant``: whether its name matches. ``user``: its real
-    uid. ``due``: when to read it again, in seconds since boot.
+    """A process that was read.
+
+    ``inode``: the inode of its folder, which distinguishes it from a later process with the same id.
+    ``one``: its ``stat``, None if it does not run.
+    ``is_meant``: whether its name matches the pattern.
+    ``user``: its real uid.
+    ``due``: when to read it again, in seconds since boot.
     """
 
     inode: int
@@ -81,9 +88,10 @@ class RunningProcesses:
         self._entries: dict[int, _Entry] = {}
 
     def renew(self, listed: Mapping[int, int], is_fresh: bool = False) -> dict[int, ProcessStat]:
-        """Return the running processes among those listed, by id.
+        """Return {id: process} of those ``listed`` processes that run.
 
-        ``listed``: the inode of each process's folder, 0 if unknown. ``is_fresh``: read all of them again.
+        ``listed``: the inode of each process's folder by its id, 0 if unknown.
+        ``is_fresh``: read all of them again, even if they were read before.
         """
         now = time.clock_gettime(time.CLOCK_BOOTTIME)
         known, self._entries = self._entries, {}
@@ -94,7 +102,7 @@ class RunningProcesses:
         return {pid: entry.one for pid, entry in self._entries.items() if entry.one is not None}
 
     def named(self) -> set[int]:
-        """Return the processes whose names match."""
+        """Return the ids of the running processes that the pattern ``name`` matches."""
         return {pid for pid, entry in self._entries.items() if entry.is_meant}
 
     def user(self, pid: int) -> int | None:

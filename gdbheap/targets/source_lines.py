@@ -25,8 +25,8 @@ COMPRESSION, ZLIB = struct.Struct("<I4xQ8x"), 1
 class SourceLine(NamedTuple):
     """A line of source code.
 
-    ``function``: the symbol or name of an inlined function; None for the function that owns the machine code. ``file``:
-    the path of the source where it was compiled; only the end of a path of more than 300 characters is kept.
+    ``function``: the symbol or name of an inlined function; None for the function that owns the machine code.
+    ``file``: the path of the source where it was compiled. Only the end of a path of more than 300 characters is kept.
     """
 
     function: str | None

@@ -4,8 +4,8 @@ The bounds of a stack must be known. The first thread's stack is the kernel's ``
 library keeps a record in the ``struct pthread``, to which the thread pointer points. Three consecutive words of the
 struct are the stack's address, size and guard size (nptl/descr.h: ``stackblock``, ``stackblock_size``, ``guardsize``;
 musl's pthread_impl.h: ``map_base``, ``map_size``, ``stack``, ``stack_size``). Without a record, a stack is bounded by
-its guard page: a small mapping directly below it that cannot be read. A mapping alone is no bound. The kernel may have
-merged a stack's mapping with its neighbours, and a runtime (Go) or a coroutine library keeps many small stacks in its
+its guard page: a small mapping directly below it that cannot be read. A mapping alone is not a bound. The kernel may
+have merged a stack's mapping with its neighbours. A runtime (Go) or a coroutine library keeps many small stacks in its
 own memory. A stack pointer into a mapping therefore says nothing about the rest of this mapping.
 """
 
@@ -21,8 +21,8 @@ from gdbheap.targets.target import Target, Thread
 
 DESCRIPTOR_BYTES = 4 << 10
 LARGEST_STACK = 1 << 40
-# Without a record: the largest guard, and the largest stack above a guard. Larger unreadable memory is a reserve (of a
-# thread's arena, of a runtime), and does not bound a stack.
+# Without a record: the largest guard, and the largest stack above a guard. Larger unreadable memory is reserved address
+# space, for example of an arena or a runtime, and does not bound a stack.
 LARGEST_GUARD, LARGEST_GUARDED = 1 << 20, 16 << 20
 # In a stack without known bounds, this many bytes above the stack pointer count as live.
 LIVE_WITHOUT_BOUNDS = 256 << 10
@@ -32,8 +32,8 @@ LIVE_WITHOUT_BOUNDS = 256 << 10
 class Stack:
     """The stack of the thread ``tid``: [start, end), including its guard pages.
 
-    ``provided``: whether the program may have allocated the stack as a block (pthread_attr_setstack). The program may
-    have done so if the C library's record has no guard, or if there is no record.
+    ``provided``: whether the program may have allocated the stack as a block (pthread_attr_setstack). This is so if the
+    C library's record has no guard, or if there is no record.
     """
 
     tid: int
@@ -60,8 +60,8 @@ def find_stacks(target: Target) -> list[Stack]:
 def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """Return the parts of the stacks that may be in use.
 
-    The used part of a stack reaches from the lowest stack pointer in it, less the red zone, to the end of the stack. A
-    stack without a stack pointer counts in full, because its thread runs on another stack, such as a coroutine's.
+    The used part of a stack begins at the lowest stack pointer in it, less the red zone. It ends with the stack. A
+    stack without a stack pointer is returned whole: its thread now runs on another stack, for example of a coroutine.
     """
     pointers = sorted(thread.sp for thread in target.threads)
     found = []
@@ -76,8 +76,8 @@ def live_parts(target: Target, stacks: Sequence[Stack]) -> Ranges:
 def unbounded(target: Target, stacks: Sequence[Stack]) -> Ranges:
     """Return the memory that may be in use at stack pointers outside all ``stacks``.
 
-    At most LIVE_WITHOUT_BOUNDS bytes above each pointer count, within its mapping. The result does not prove that the
-    memory is the thread's stack.
+    For each pointer this is the memory above it, at most LIVE_WITHOUT_BOUNDS bytes, up to the end of its mapping. It is
+    not proven that this memory is the thread's stack.
     """
     known = [(stack.start, stack.end) for stack in stacks]
     found = []
@@ -107,7 +107,8 @@ def _by_record(target: Target, thread: Thread, others: Ranges) -> Stack | None:
 def _descriptor(target: Target, thread: Thread) -> tuple[int, ...]:
     """Return the words of a thread's ``struct pthread``; empty if it is not readable.
 
-    On some machines the word at the thread pointer points to itself, in glibc and in musl.
+    On some machines the word at the thread pointer contains its own address, in glibc and in musl. Without this
+    address, no words are returned.
     """
     storage, pointer = target.machine.storage, thread.thread_pointer
     mapping = target.mappings.find(pointer)
@@ -127,8 +128,8 @@ def _is_stack(target: Target, thread: Thread, block: int, size: int) -> bool:
 def _by_guard(target: Target, thread: Thread, plain: Ranges) -> Stack | None:
     """Return the stack of a thread without a record, found by its guard page; None if there is none.
 
-    The stack is the ``plain`` memory around the stack pointer, if this is not too large and a small unreadable mapping
-    lies directly below it.
+    The stack is the ``plain`` memory around the stack pointer. This memory must not be too large, and a small
+    unreadable mapping must lie directly below it.
     """
     start, end = containing(plain, thread.sp) or (0, 0)
     guard = target.mappings.find(start - 1)

@@ -33,8 +33,9 @@ class StartedProcess:
         self.pid = self._process.pid
 
     def status(self) -> int | None:
-        """Return the exit status in the form of shells (128 plus the signal that ended the process); None while it
-        runs.
+        """Return the exit status as shells report it; None while the process runs.
+
+        If a signal ended the process, it is 128 plus the number of the signal.
         """
         code = self._process.poll()
         return None if code is None else _status(code)

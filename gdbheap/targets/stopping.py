@@ -27,12 +27,11 @@ _JOB_CONTROL = {signal.SIGTSTP, signal.SIGTTIN, signal.SIGTTOU}
 
 
 def when_untraced(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
-    """Return the result of the function ``take``, which refuses a process that another tracer has. Raises the errors of
-    ``take``.
+    """Wait until no tracer has the process, then return the result of the function ``take``.
 
-    ``take`` is called once no tracer has the process. If a tracer keeps the process, ``take`` is called after some
-    seconds: another gdbheap will release the process soon, a debugger will not. If a tracer came in between, ``take``
-    is called again.
+    ``take`` attaches to the process; if another tracer has it, ``take`` raises NotPermitted. gdbheap waits for at most
+    OTHERS_SECONDS. If the tracer is another gdbheap, which will release the process soon, it waits for at most
+    OURS_SECONDS. If a tracer came in between, ``take`` is called again. Raises the errors of ``take``.
     """
     began, was_traced = time.monotonic(), True
     while True:
@@ -49,11 +48,11 @@ def when_untraced(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
 
 
 def patiently(folder: ProcessFolder, take: Callable[[], Taken]) -> Taken:
-    """Return the result of the function ``take``, which attaches to the process. Raises the errors of ``take``
-    (OSError, TimeoutError).
+    """Return the result of the function ``take``, which attaches to the process. Repeat the call if another tracer is
+    in the way.
 
     If two tracers begin at the same moment, each may have attached to some of the process's threads. Both then release
-    these threads, and this tracer tries again.
+    these threads and try again. Raises the errors of ``take`` (OSError, TimeoutError).
     """
     began, patience = time.monotonic(), OTHERS_SECONDS
     while True:
@@ -96,7 +95,7 @@ def let_go_early(folder: ProcessFolder, seconds: float) -> GdbheapError:
 def not_stopped(folder: ProcessFolder, limit: float | None, error: TimeoutError) -> GdbheapError:
     """Return the error for threads that did not stop in time.
 
-    ``limit``: the seconds that they had. Without a limit, they had a reasonable time.
+    ``limit``: the seconds that the threads had to stop; None if no limit was set.
     """
     if limit is not None and limit < REASONABLE_SECONDS:
         return let_go_early(folder, limit)
@@ -118,10 +117,10 @@ def ctrl_z_delayed() -> Iterator[None]:
 
 @contextmanager
 def undisturbed() -> Iterator[None]:
-    """Inside the block, delay Ctrl-Z, keep the garbage collector from traversing existing objects, and give this thread
-    top priority.
+    """Keep interruptions away while the block runs, because a process may be stopped.
 
-    Threads that it starts have the priority too. The priority is given only if the system allows it.
+    Ctrl-Z is delayed, and the garbage collector does not traverse existing objects. This thread has the highest
+    priority that the system allows; threads that it starts have it too.
     """
     gc.freeze()
     before = os.getpriority(os.PRIO_PROCESS, 0)

@@ -22,8 +22,6 @@ from gdbheap.targets.unseen_files import UnseenFile
 from gdbheap.text import IN_GDB
 
 AT_PHDR = 3
-# The ends of ``Damage.found`` if memory is missing.
-ABSENT = ("absent bytes", "which is not mapped")
 AT_PAGESZ = 6
 AT_ENTRY = 9
 AT_RANDOM = 25
@@ -34,8 +32,9 @@ AT_SYSINFO_EHDR = 33
 class Thread:
     """A thread at the moment of the stop.
 
-    ``thread_pointer``: the address at which the C library keeps its thread-local data. ``registers``: the general
-    registers, as far as known. ``failed``: whether the thread caused the process's end, by a fault or by abort().
+    ``thread_pointer``: the address at which the C library keeps its thread-local data.
+    ``registers``: the general registers, as far as known.
+    ``failed``: whether the thread caused the process's end, by a fault or by abort().
     """
 
     tid: int
@@ -57,23 +56,24 @@ class Meanwhile:
 
 @dataclass(frozen=True)
 class Damage:
-    """A contradiction in the target's data: its address, the expected data, and the data that was found."""
+    """A contradiction in the target's data.
+
+    ``address``: where it is.
+    ``expected``, ``found``: the expected data, and the data that was found.
+    ``is_absent``: whether memory is missing there. If not, it has wrong contents.
+    """
 
     address: int
     what: str
     expected: str
     found: str
     transient: bool = False
-
-    @property
-    def is_absence(self) -> bool:
-        """Whether memory is missing at the address; if not, it has wrong contents."""
-        return self.found.endswith(ABSENT)
+    is_absent: bool = False
 
     @classmethod
     def of(cls, found: _native.Damage, transient: bool = False) -> Damage:
         """Return the record for damage that the native code found. ``transient``: a thread may be changing the data."""
-        return cls(found.address, found.what, found.expected, found.found, transient)
+        return cls(found.address, found.what, found.expected, found.found, transient, found.is_absent)
 
 
 class _Bases:
@@ -93,16 +93,21 @@ class _Bases:
 class Target:
     """One address space at one moment. A process and a core fill in its fields.
 
-    ``pages``: None if residency is unknown. ``space`` raises ``Fault`` for unreadable memory. ``refusal``: why no
-    memory at all can be read, or None; mappings and residency are valid in any case. ``locked``: the ranges locked into
-    memory (mlock), as far as known. ``partial``: whether an answer may lack data that was cut off (a truncated core,
-    refused memory). ``missing``: the ranges that a truncated core lacks. ``unseen``: the programs and libraries whose
-    ELF headers are neither in memory nor on this machine; their data cannot be interpreted. ``modified``: when a core's
-    file was last written, in seconds since 1970; None if unknown. ``words``: the target's name on a shell's command
-    line, if it is neither the process id nor the core's path. ``proc``: for a process on this machine, its folder below
-    /proc, as a path that never names another process. ``arguments``: the beginning of the command line, as the program
-    left it. ``remote``: whether memory comes through gdb from another machine, slowly. ``offered_in_gdb``: for a target
-    that gdb holds, the commands that can be typed in gdb; None if the target was named in a shell.
+    ``pages``: the residency, None if unknown.
+    ``space``: the memory; it raises ``Fault`` where memory is unreadable.
+    ``refusal``: why no memory at all can be read, or None. Mappings and residency are valid in any case.
+    ``locked``: the ranges locked into memory (mlock), as far as known.
+    ``partial``: whether an answer may lack data that was cut off (a truncated core, refused memory).
+    ``missing``: the ranges that a truncated core lacks.
+    ``unseen``: the programs and libraries whose ELF headers are neither in memory nor on this machine. Their data
+    cannot be interpreted.
+    ``modified``: when a core's file was last written, in seconds since 1970; None if unknown.
+    ``words``: the target's name on a shell's command line, if it is neither the process id nor the core's path.
+    ``proc``: the folder below /proc of a process on this machine, as a path that never names another process.
+    ``arguments``: the beginning of the command line, as the program left it.
+    ``remote``: whether memory comes through gdb from another machine, slowly.
+    ``offered_in_gdb``: for a target that gdb holds, the commands that can be typed in gdb; None if the target was named
+    in a shell.
     """
 
     kind: str
@@ -136,7 +141,7 @@ class Target:
     def meanwhile(self) -> Meanwhile | None:
         """Return the change of RSS since the target was released.
 
-        None if it was not released, or if summing takes long.
+        Return None if the target was not released, or if summing takes long.
         """
         return None
 
@@ -153,7 +158,9 @@ class Target:
 
     @property
     def finishing(self) -> list[str]:
-        """The options that give a command the time to read the data that is missing now; empty if there are none."""
+        """The command-line options with which a command has time to read the data that this target lacks; empty if none
+        helps.
+        """
         return []
 
     def command_lines(self, noun: str, *options: str) -> list[str]:
@@ -179,7 +186,9 @@ class Target:
 
     @property
     def kept(self) -> Ranges:
-        """Ranges in which madvise() does not reduce RSS: locked memory, and hugetlbfs, which RSS does not include."""
+        """Ranges in which madvise() does not reduce RSS. They are locked memory, and hugetlbfs, which RSS does not
+        include.
+        """
         huge = [(mapping.start, mapping.end) for mapping in self.mappings if mapping.path == HUGE_PAGES]
         return joined(sorted(self.locked + huge))
 
@@ -201,7 +210,7 @@ class Target:
     def sharing(self, start: int, end: int) -> tuple[int, int] | None:
         """Return (bytes that only this process maps, shared bytes) of the whole resident pages in [start, end).
 
-        Pages are shared after fork(), for example. None if unknown.
+        Pages are shared after fork(), for example. Return None if the numbers are unknown.
         """
         return None
 
@@ -219,11 +228,13 @@ class Target:
 
     @property
     def lacking(self) -> int:
-        """The number of bytes that a truncated core lacks and that may contain pointers."""
+        """The number of bytes in ``missing``, which a truncated core lacks. They may contain pointers."""
         return sum(end - start for start, end in self.missing)
 
     def system_call(self, thread: Thread) -> int | None:
-        """Return the number of the system call in which a thread waits, or which it has just made; None without one."""
+        """Return the number of the system call in which a thread waits, or which it has just made. None if there is
+        none.
+        """
         calls = self.machine.system_calls
         found = calls.number(self.space.read_available(thread.pc - calls.size, calls.size), thread.registers)
         if found is None and calls.set_back:

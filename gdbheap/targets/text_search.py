@@ -1,4 +1,4 @@
-"""Search for texts in the files that a target has mapped."""
+"""Search the mapped files of a target for a pattern."""
 
 from __future__ import annotations
 

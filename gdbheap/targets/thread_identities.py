@@ -11,11 +11,11 @@ __all__ = ["ThreadIdentities"]
 
 
 class ThreadIdentities:
-    """The threads of a target by ``pthread_self()``, which programs, such as Python, use as a thread's number.
+    """The threads of a target by ``pthread_self()``. Programs such as Python use it as a thread's number.
 
     On machines where ``struct pthread`` begins at the thread pointer, the number equals the thread pointer. On other
-    machines the struct ends at the thread pointer. Its size depends on the C library, and is determined from the first
-    number that is searched for, because the struct contains the thread's id.
+    machines the struct ends at the thread pointer, and its size depends on the C library. The first search determines
+    this size: the struct reaches from the number to the next thread pointer, and contains the thread's id.
     """
 
     def __init__(self, target: Target) -> None:

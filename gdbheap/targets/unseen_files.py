@@ -18,8 +18,8 @@ NAME_LIMIT = 60
 class UnseenFile:
     """A program or library mapped at ``base``, by its ``path`` in the target.
 
-    ``other``: a file on this machine that was compared with the mapped one. ``refuted``: whether ``other`` is certainly
-    another version; if not, too little of the memory is present to decide.
+    ``other``: a file on this machine that was compared with the mapped one.
+    ``refuted``: whether ``other`` is certainly another version. If not, too little of the memory is present to decide.
     """
 
     path: str
@@ -44,7 +44,7 @@ def about(unseen: Sequence[UnseenFile]) -> str:
 
 
 def _here(unseen: Sequence[UnseenFile]) -> str:
-    """Return a text about the search for these files on this machine: other versions, undecided, or not found."""
+    """Return what the search for these files on this machine found: other versions, undecided files, or nothing."""
     refuted = [file.other for file in unseen if file.other is not None and file.refuted]
     doubtful = [file.other for file in unseen if file.other is not None and not file.refuted]
     if refuted:

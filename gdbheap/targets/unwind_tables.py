@@ -18,8 +18,8 @@ TABLES_LIMIT, TABLES_SHARE = 256 << 20, 4
 class Module(NamedTuple):
     """A loaded object [start, end) and its unwind tables.
 
-    ``table_start``: the address of its .eh_frame_hdr; ``table_end``: the end of the file's bytes in the segment with
-    this table.
+    ``table_start``: the address of its .eh_frame_hdr.
+    ``table_end``: the end of the file's bytes in the segment with this table.
     """
 
     start: int

@@ -40,9 +40,10 @@ ALL_WORDS = 1 << 25
 class Agreement:
     """The evidence that a file is the one that was mapped.
 
-    ``by_id``: whether its build-id equals the one in memory. ``compared``: without a build-id in memory, the number of
-    compared words of data and of the dynamic section; ``equal``: how many of them have the values that this file at its
-    load address requires. ``contradicted``: whether any other fact excludes the file.
+    ``by_id``: whether its build-id equals the one in memory.
+    ``compared``: without a build-id in memory, the number of compared words of data and of the dynamic section.
+    ``equal``: how many of these words have the values that this file at its load address requires.
+    ``contradicted``: whether any other fact excludes the file.
     """
 
     by_id: bool = False
@@ -52,18 +53,22 @@ class Agreement:
 
     @property
     def refuted(self) -> bool:
-        """Whether the memory shows that another file was mapped."""
+        """Whether the memory shows that another file was mapped: a fact excludes this one, or too few words are
+        equal.
+        """
         return self.contradicted or PARTS * self.equal < (PARTS - 1) * self.compared
 
     @property
     def holds(self) -> bool:
-        """Whether the evidence shows that the file is the mapped one, so that it may be used."""
+        """Whether the file is certainly the mapped one, so that it may be used: by its build-id, or by enough equal
+        words.
+        """
         return not self.refuted and (self.by_id or self.compared >= LEAST_WORDS)
 
 
 @dataclass
 class ComparisonBudget:
-    """The number of words and relocations that may still be compared, which is limited because a core may name a large
+    """The number of words and relocations that may still be compared. It is limited, because a core may name a large
     file many times.
     """
 
@@ -74,8 +79,8 @@ def agreement(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFile
     """Return the evidence that the mapped object ``loaded`` comes from the file ``elf``, whose program headers fit the
     object.
 
-    The file is compared with the memory that the core has. ``left``: the number of comparisons that are still allowed;
-    if it is 0, only the build-id and the pages of code and read-only data are compared.
+    The file is compared with the memory that the core has. ``left``: the number of comparisons that are still allowed.
+    If it is 0, only the build-id and the pages of code and read-only data are compared.
     """
     found = read_build_id(machine, space, loaded.segments, loaded.bias)
     if found is not None:
@@ -137,10 +142,11 @@ def _same_pages(machine: Machine, space: Space, loaded: LoadedObject, elf: ElfFi
 def _compare_dynamic(
     machine: Machine, space: Space, loaded: LoadedObject, table: Sequence[tuple[int, int]], elf: ElfFile
 ) -> tuple[int, bool]:
-    """Return how many entries of the dynamic section are in memory, and whether one of them differs from the file's.
+    """Return how many entries of the dynamic section are in memory, and whether any of these entries differs from the
+    file's.
 
-    The dynamic linker adds the bias to some of the addresses and stores its own address in DT_DEBUG: these differences
-    do not count.
+    The dynamic linker adds the bias to some of the addresses and stores its own address in DT_DEBUG. These differences
+    are ignored.
     """
     segment = next((segment for segment in elf.segments if segment.type == image.PT_DYNAMIC), None)
     if segment is None:
@@ -196,10 +202,10 @@ OWN = -1
 def _relocated(
     machine: Machine, elf: ElfFile, table: dict[int, int], bias: int, places: range, left: ComparisonBudget
 ) -> Iterator[tuple[int, int | None]]:
-    """Yield (linked address, value) for each relocation at one of the addresses ``places``, and perhaps for other
-    relocations.
+    """Yield (linked address, value) for the relocations at the addresses ``places``, and perhaps for others.
 
-    The value is what the dynamic linker writes; OWN for an entry of DT_RELR; None if it depends on other objects.
+    The value is what the dynamic linker writes. It is OWN for an entry of DT_RELR, and None if it depends on other
+    objects.
     """
     entry = machine.structure("PPN")
     for start, size in ((DT_RELA, DT_RELASZ), (DT_JMPREL, DT_PLTRELSZ)):

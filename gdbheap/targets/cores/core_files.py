@@ -1,9 +1,10 @@
 """Find the files on this machine that a core's process had mapped.
 
-gdbheap searches for a file at the path that the process saw, and at this path below a copy of the process's root
-folder. It also searches the folders of the core and of the program, and the folders in which distributions and
-debuginfod's client keep files by build-id. A file is accepted if it has the build-id that is in memory. If a core lacks
-the pages of ELF headers, a file is accepted if its data equals the data in memory (``agreement``).
+gdbheap searches for a file at the path that the process saw, also below a copy of the process's root folder. It
+searches the folders of the core and of the program too. If the build-id is known, it searches the folders where
+distributions and debuginfod's client keep files by build-id. A file is accepted if it has the build-id that is in
+memory. If a core lacks the pages of ELF headers, a file is accepted if its data equals the data in memory
+(``agreement``).
 """
 
 from __future__ import annotations
@@ -35,12 +36,14 @@ TRIED = 16
 
 
 @dataclass
-class Places:
+class SearchPlaces:
     """The paths and folders where the files of a core's process are searched.
 
-    ``core``: the core's path, if it has one. ``exe``: the path of the program, if the user named it. ``sysroot``: a
-    folder that stands for the process's root folder. ``program``: the program's path as the process saw it. ``fetch``:
-    asks debuginfod for the file with a build-id (``debuginfod.fetcher``).
+    ``core``: the core's path, if it has one.
+    ``exe``: the path of the program, if the user named it.
+    ``sysroot``: a folder that stands for the process's root folder.
+    ``program``: the program's path as the process saw it.
+    ``fetch``: asks debuginfod for the file with a build-id (``debuginfod.fetcher``).
     """
 
     core: str | None = None
@@ -54,7 +57,9 @@ class Places:
         self.root = root_folder(self.exe, self.program) if self.exe else ""
 
     def named(self, path: str) -> list[str]:
-        """Return paths on this machine for the file that the process saw at ``path``, the likeliest first."""
+        """Return the paths at which this machine may have the file that the process saw at ``path``, the likeliest
+        first.
+        """
         path = path.removesuffix(DELETED)
         beside = [os.path.dirname(os.path.abspath(one)) for one in (self.core, self.exe) if one]
         roots = [self.sysroot, "", self.root]
@@ -80,7 +85,8 @@ class Places:
 def root_folder(exe: str, program: str | None) -> str:
     """Return the copy of the process's root folder: the path of ``exe`` without ``program`` at its end.
 
-    Return "" if ``program`` is unknown or not an absolute path, or if the path of ``exe`` does not end with it.
+    Return "" if ``program`` is unknown or not an absolute path. Return "" also if the path of ``exe`` does not end with
+    it.
     """
     held = FileSystems(named=[exe]).find(exe)
     path = held.path if held is not None else os.path.abspath(exe)
@@ -92,12 +98,18 @@ def root_folder(exe: str, program: str | None) -> str:
 class CoreFiles:
     """The search for the files of one core.
 
-    ``entry``: the program's AT_ENTRY, if known. ``unseen``: files that were not found, so that their objects stay
-    unknown.
+    ``entry``: the program's AT_ENTRY, if known.
+    ``unseen``: the files that were not found. Their objects stay unknown.
     """
 
     def __init__(
-        self, machine: Machine, mappings: Mappings, space: Space, files: ElfFiles, places: Places, entry: int | None
+        self,
+        machine: Machine,
+        mappings: Mappings,
+        space: Space,
+        files: ElfFiles,
+        places: SearchPlaces,
+        entry: int | None,
     ) -> None:
         self._machine, self._mappings, self._space = machine, mappings, space
         self._files, self._places, self._entry = files, places, entry
@@ -113,8 +125,8 @@ class CoreFiles:
     def identify(self, loaded: LoadedObject) -> None:
         """Find the file of an object that has none yet, by its build-id.
 
-        If the core lacks the page with the build-id (patchelf moves this page away from the headers), find the file by
-        its path and by the data in memory.
+        If the core lacks the page with the build-id, find the file by its path and by the data in memory. For example,
+        patchelf moves the build-id to a page away from the headers.
         """
         if loaded.elf is not None:
             return
@@ -131,11 +143,11 @@ class CoreFiles:
                 return
 
     def headerless(self, index: int) -> LoadedObject | None:
-        """Return the object whose first mapping has this index, if the core lacks its ELF header; the header of its
-        file is used instead.
+        """Return the object whose first mapping has this index, for an object whose ELF header the core lacks. The
+        header of its file is used instead.
 
-        Return None if memory has the header, if no file is accepted as the one that was mapped, or after TRIED mappings
-        of this path. A program or library for which no file is accepted is added to ``unseen``.
+        Return None if memory has the header, or if no file is accepted as the one that was mapped. Return None also
+        after TRIED mappings of this path. A program or library for which no file is accepted is added to ``unseen``.
         """
         first = self._mappings[index]
         if self._space.contains(first.start, image.HEADER_SIZE):

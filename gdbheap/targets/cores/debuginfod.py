@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import subprocess
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 
 from gdbheap.environment import find_program, home, trusted
@@ -29,11 +29,11 @@ DIGITS = frozenset("0123456789abcdef")
 Fetch = Callable[[str], "str | None"]
 
 
-def cached(build_id: str) -> list[str]:
-    """Return the paths of the files with a build-id in the cache of debuginfod's client."""
+def cached(build_id: str, kinds: Sequence[str] = KINDS) -> list[str]:
+    """Return the paths of the files with a build-id, of these kinds, in the cache of debuginfod's client."""
     if not _is_build_id(build_id):
         return []
-    paths = (os.path.join(_folder(), build_id, kind) for kind in KINDS)
+    paths = (os.path.join(_folder(), build_id, kind) for kind in kinds)
     return [path for path in paths if _is_filled(path)]
 
 
@@ -71,7 +71,9 @@ def _is_build_id(text: str) -> bool:
 
 
 def _folder() -> str:
-    """Return the cache folder of debuginfod's client (debuginfod-client-config(7))."""
+    """Return the cache folder of debuginfod's client: DEBUGINFOD_CACHE_PATH or its default
+    (debuginfod-client-config(7)).
+    """
     given = trusted(CACHE)
     if given:
         return given
@@ -80,7 +82,7 @@ def _folder() -> str:
 
 
 def _by_tool(tool: str, build_id: str, seconds: float) -> str | None:
-    """Return the path that debuginfod-find prints for a build-id; None if it finds nothing."""
+    """Return the path of the file that debuginfod-find fetches for a build-id; None if it finds none in time."""
     limits = {"DEBUGINFOD_MAXTIME": str(max(1, int(seconds))), "DEBUGINFOD_MAXSIZE": str(LARGEST)}
     with suppress(OSError, subprocess.SubprocessError):
         done = subprocess.run(

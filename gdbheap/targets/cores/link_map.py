@@ -1,14 +1,14 @@
 """The files that a process had mapped, from the dynamic linker's own list: for cores without NT_FILE.
 
 The kernel writes NT_FILE since Linux 3.7, and some dumpers and tools leave it out. The auxiliary vector says where the
-program's headers are (AT_PHDR). The program's dynamic section says where the dynamic linker keeps its list (DT_DEBUG),
-in which each object has its bias, its name and its dynamic section::
+program's headers are (AT_PHDR). The program's dynamic section says where the dynamic linker keeps its list (DT_DEBUG).
+Each object in the list has its bias, its name and its dynamic section::
 
     struct r_debug   { int version; struct link_map *map; … }
     struct link_map  { ElfW(Addr) l_addr; char *l_name; ElfW(Dyn) *l_ld; struct link_map *l_next, *l_prev; … }
 
-Source: glibc's elf/link.h, SVR4's. If the core lacks an object's headers, the headers of its file are used, provided
-that the file's dynamic section is at the same address. The data in memory later shows whether it is the same file.
+Source: glibc's elf/link.h, from SVR4. If the core lacks an object's headers, the headers of its file are used. The
+file's dynamic section must then be at the same address. The data in memory later shows whether it is the same file.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ DYNAMIC_LIMIT = 64 << 10
 PATH_LIMIT = 4 << 10
 
 FindFiles = Callable[[str], Iterator[ElfFile]]
-"""A function that yields the files on this machine that may be the file that the process saw at a path."""
+"""A function of a path in the process. It yields the files on this machine that may be the file at that path."""
 
 
 @dataclass(frozen=True)
@@ -71,7 +71,7 @@ def mapped_files(machine: Machine, space: Space, auxv: dict[int, int], files: Fi
 
 
 def program_path(space: Space, auxv: dict[int, int]) -> str:
-    """Return the path with which the program was started; empty if unknown."""
+    """Return the path with which the program was started (AT_EXECFN); "" if unknown."""
     try:
         return _absolute(space.cstring(auxv[AT_EXECFN], PATH_LIMIT)) if AT_EXECFN in auxv else ""
     except Fault:

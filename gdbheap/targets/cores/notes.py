@@ -31,17 +31,23 @@ NT_PRSTATUS, NT_PRPSINFO, NT_AUXV = 1, 3, 6
 NT_FILE, NT_SIGINFO = 0x46494C45, 0x53494749
 NT_ARM_TLS = 0x401
 NT_GDB_TDESC = 0xFF000000
-# Each thread needs a mapping for its stack, and Linux allows that many mappings by default.
+# The most threads and mapped files that are read. Each thread needs a mapping for its stack, and Linux allows 65,530
+# mappings by default.
 THREAD_LIMIT, FILE_LIMIT = 1 << 16, 1 << 20
 # The memory that gdbheap needs for each thread and for each file, in bytes, and the most notes of a thread.
 THREAD_BYTES, FILE_BYTES = 8 << 10, 1 << 10
 NOTES_OF_THREAD = 16
-# The kernel's longest path with " (deleted)", and more bytes than any auxiliary vector so far.
+# PATH_LIMIT: the bytes of the kernel's longest path with " (deleted)". AUXV_LIMIT: more bytes than any auxiliary vector
+# has so far.
 PATH_LIMIT, AUXV_LIMIT = 4200, 4 << 10
 
 
 class MappedFile(NamedTuple):
-    """An entry of NT_FILE; ``offset`` in bytes, ``path`` as the process saw it."""
+    """An entry of NT_FILE: [start, end) in memory.
+
+    ``offset``: where this memory begins in the file, in bytes.
+    ``path``: the file's path as the process saw it.
+    """
 
     start: int
     end: int
@@ -115,7 +121,7 @@ def _add_core_note(machine: Machine, found: CoreNotes, kind: int, data: bytes) -
 
 
 def _number(machine: Machine, data: bytes, offset: int, kind: str = "I") -> int:
-    """Return a C int as an unsigned number, or as a signed number if ``kind`` is ``i``."""
+    """Return the C int at ``offset``: unsigned, or signed if ``kind`` is ``i``."""
     return int(machine.structure(kind).unpack_from(data, offset)[0])
 
 

@@ -20,15 +20,17 @@ SAID = 4 << 10
 
 
 def title(match: str) -> str:
-    """Return the name that answers use for a core from systemd: the coredumpctl command that writes the core."""
+    """Return the name of a core from systemd in answers: the command ``coredumpctl dump MATCH``, which writes the
+    core.
+    """
     return f"{TOOL} dump {one_line(match, 200)}"
 
 
 def dump(match: str, progress: Progress | None = None) -> Unpacked:
     """Return the last core that ``match`` selects, unpacked.
 
-    Raises NoTarget if there is no such core or no coredumpctl, NotPermitted, UsageError, and GdbheapError if there is
-    no room for the core.
+    Raises NotPermitted and UsageError. Raises NoTarget if there is no such core or no coredumpctl. Raises GdbheapError
+    if there is no room for the core.
     """
     if not match or match.startswith("-") or "\0" in match:
         raise UsageError("--coredump: give a process id, or the name or path of a program")

@@ -1,7 +1,7 @@
 """HTTP requests with one time limit for the whole answer.
 
-A time limit of ``urllib`` counts for each receive, not for the answer. A server that sends a byte now and then could
-therefore hold the client for ever.
+A time limit of ``urllib`` applies to each receive, not to the whole answer. A server that sends a byte now and then
+could therefore hold the client for ever.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ ERRORS = (urllib.error.URLError, http.client.HTTPException, OSError, ValueError)
 
 
 def get(url: str, end: float) -> http.client.HTTPResponse:
-    """Return the answer to a GET request, through the proxy that the environment names, if any.
+    """Return the answer to a GET request. If the environment names a proxy, the request goes through it.
 
     ``end``: the time limit, as a time of ``time.monotonic()``; a later receive raises TimeoutError. Other failures
     raise one of ERRORS.
@@ -59,7 +59,7 @@ def _left(end: float) -> float:
 
 
 class _SocketBytes(io.RawIOBase):
-    """The bytes that a socket receives until the time ``end``."""
+    """A stream of the bytes that a socket receives until the time ``end``."""
 
     def __init__(self, sock: socket.socket, end: float) -> None:
         super().__init__()
@@ -67,7 +67,6 @@ class _SocketBytes(io.RawIOBase):
         self._file = sock.makefile("rb", buffering=0)
 
     def readable(self) -> bool:
-        """Return True: a socket can be read."""
         return True
 
     def readinto(self, buffer: Any) -> int | None:
@@ -76,6 +75,6 @@ class _SocketBytes(io.RawIOBase):
         return self._file.readinto(buffer)
 
     def close(self) -> None:
-        """Close the file through which the socket is read."""
+        """Close the file through which the socket is read. The socket itself belongs to the caller."""
         self._file.close()
         super().close()

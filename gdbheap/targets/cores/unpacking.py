@@ -1,10 +1,10 @@
-"""Packed cores: from systemd-coredump (zstd, lz4, xz), Ubuntu's apport and people (gzip, bzip2).
+"""Unpack cores that systemd-coredump (zstd, lz4, xz), Ubuntu's apport or people (gzip, bzip2) have packed.
 
-They are unpacked as a stream into a file without a name, which disappears when gdbheap ends in any way. Blocks of zeros
-become holes of this file, so the file takes no more disk space than the core did. These holes are not the kernel's, and
-do not show residency. Memory is bounded, even if a packed file states huge sizes. The core is checked while it is
-unpacked. The header is checked as soon as it is complete, and nothing is written after the end that the program headers
-state.
+Cores are unpacked as a stream into a file without a name, which disappears when gdbheap ends in any way. Blocks of
+zeros become holes of this file, so the file takes no more disk space than the core did. These holes are not the
+kernel's, and do not show residency. Memory is bounded, even if a packed file states huge sizes. The core is checked
+while it is unpacked. The header is checked as soon as it is complete. Nothing is written after the end that the program
+headers state.
 """
 
 from __future__ import annotations
@@ -47,19 +47,20 @@ MAGIC_SIZE = 6
 DAMAGED = (ValueError, zlib.error, lzma.LZMAError, OSError, EOFError)
 
 Progress = Callable[[int, int], object]
-"""Called with the number of bytes read from the packed file, and its size (0: unknown)."""
+"""A function that is called with the number of bytes read from the packed file, and its size (0: unknown)."""
 
 Judge = Callable[[bytes], object]
-"""Called with the first image.HEADER_SIZE bytes of an unpacked file, or all of a shorter one. Raises the errors of a
-core's reader if this is not a core."""
+"""A function that raises an error if an unpacked file is not a core. It is called with the file's first
+image.HEADER_SIZE bytes, or with all of a shorter file.
+"""
 
 
 @dataclass
 class Unpacked:
     """An unpacked core, in a file without a name.
 
-    ``cut``: why the end of the core is missing; None if it is complete. ``modified``: when the packed file was last
-    written, in seconds since 1970, None if unknown.
+    ``cut``: why the end of the core is missing; None if it is complete.
+    ``modified``: when the packed file was last written, in seconds since 1970, None if unknown.
     """
 
     stream: BinaryIO
@@ -74,7 +75,7 @@ def packed_by(start: bytes) -> str | None:
 
 
 def beginning(stream: BinaryIO, size: int) -> bytes:
-    """Return at most ``size`` bytes of the core in a packed file; empty if it is damaged."""
+    """Return the first bytes of the core in a packed file, at most ``size``; empty if the file is damaged."""
     start = _start(stream)
     stream.seek(0)
     with suppress(*DAMAGED):
@@ -86,7 +87,7 @@ def beginning(stream: BinaryIO, size: int) -> bytes:
 def unpack(stream: BinaryIO, name: str, judge: Judge, progress: Progress | None = None) -> Unpacked:
     """Return the core in a packed file.
 
-    Raises the errors of ``judge``, NoTarget if nothing can be unpacked, GdbheapError if there is no room.
+    Raises the errors of ``judge``. Raises NoTarget if nothing can be unpacked, and GdbheapError if there is no room.
     """
     size = os.fstat(stream.fileno()).st_size
     start = _start(stream)
@@ -115,7 +116,7 @@ def _start(stream: BinaryIO) -> bytes:
 def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacked:
     """Write the pieces of a core into a file without a name; ``pieces`` may raise one of DAMAGED.
 
-    Raises the errors of ``judge``, NoTarget if there are no pieces, GdbheapError if there is no room.
+    Raises the errors of ``judge``. Raises NoTarget if there are no pieces, and GdbheapError if there is no room.
     """
     kept = _SparseFile(name)
     try:
@@ -129,7 +130,10 @@ def keep(pieces: Iterator[bytes], name: str, what: str, judge: Judge) -> Unpacke
 
 
 def _keep_all(kept: _SparseFile, pieces: Iterator[bytes], what: str, judge: Judge) -> str | None:
-    """Write the pieces up to the end of the core. Return None, or the reason if the end was not reached."""
+    """Write the pieces up to the end of the core. Return None, or why the end was not reached.
+
+    ``what``: the packed file's name in that reason.
+    """
     end: int | None = None
     start = b""
     while True:
@@ -159,7 +163,7 @@ def _native_pieces(stream: BinaryIO, kind: str | None) -> Iterator[tuple[bytes, 
 
 
 def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
-    """Yield (unpacked bytes of the core, bytes read of the packed file), unpacked by Python's library.
+    """Unpack a file with Python's library: yield (unpacked bytes of the core, bytes read of the packed file).
 
     The file may consist of several streams.
     """
@@ -185,8 +189,8 @@ def _pieces(stream: BinaryIO, start: bytes) -> Iterator[tuple[bytes, int]]:
 class _Portions:
     """Reads a packed file in portions, which are small at the beginning of each stream.
 
-    A decoder copies all input after the end of its stream. Large portions of a file of many small streams would be
-    copied again and again.
+    A decoder copies all input after the end of its stream. If portions were always large, a file of many small streams
+    would be copied again and again.
     """
 
     def __init__(self, stream: BinaryIO) -> None:
@@ -203,7 +207,7 @@ class _Portions:
         return portion
 
     def put_back(self, unused: bytes) -> None:
-        """Put back the bytes that were taken last but were not used."""
+        """Return the bytes that a decoder took last but did not use; the next ``take`` begins with them."""
         self._at -= len(unused)
 
     def has_stream(self) -> bool:
@@ -219,18 +223,18 @@ class _Portions:
 
 
 def _has_more(decoder: Any) -> bool:
-    """Return whether a decoder keeps unused input. zlib's decoder does not keep it, but returns it."""
+    """Return whether a decoder keeps input that it has not decoded yet. zlib's decoder returns it instead."""
     return not getattr(decoder, "needs_input", True)
 
 
 def _decoded(decoder: Any, packed: bytes) -> tuple[bytes, bytes]:
-    """Return (decoded bytes, input that is not decoded yet)."""
+    """Decode a part of the input. Return (decoded bytes, input that the decoder returned undecoded)."""
     piece = decoder.decompress(packed, PIECE)
     return piece, getattr(decoder, "unconsumed_tail", b"")
 
 
 class _SparseFile:
-    """A sparse file without a name, on the file system with the most room."""
+    """A sparse file without a name, on the file system with the most free space. It disappears when gdbheap ends."""
 
     def __init__(self, name: str) -> None:
         self._name = name
@@ -239,7 +243,7 @@ class _SparseFile:
         self._checked = -CHECKED_EVERY
 
     def write(self, piece: bytes) -> None:
-        """Append bytes, with blocks of zeros as holes. Raises GdbheapError if there is no room."""
+        """Append bytes, with blocks of zeros as holes. Raises GdbheapError if the disk is full."""
         try:
             if self.size - self._checked >= CHECKED_EVERY:
                 self._check_room()
@@ -250,7 +254,7 @@ class _SparseFile:
         self.size += len(piece)
 
     def finish(self) -> BinaryIO:
-        """Return the file, extended to the length that was written."""
+        """Return the file, extended by the hole at its end. Raises GdbheapError if the file system refuses that."""
         try:
             os.ftruncate(self.stream.fileno(), self.size)
         except OSError as error:
@@ -258,8 +262,8 @@ class _SparseFile:
         return self.stream
 
     def end_of_core(self) -> int | None:
-        """Return the offset of the core's end; None if the core has no ELF header, or as long as its program headers
-        are incomplete.
+        """Return the offset of the core's end. Return None if the core has no ELF header, or as long as its program
+        headers are incomplete.
 
         Raises NoTarget if the program headers lie further from the start than in any real core.
         """

@@ -1,22 +1,23 @@
 """The environment with which a program was started, as the kernel put it on the first thread's stack (execve(2)).
 
-Below the random bytes of AT_RANDOM lie, ascending: argc, the pointers to the arguments and a null, the pointers to the
-environment and a null, and the auxiliary vector. Above the random bytes lie the texts of the arguments, of the
-environment and, last, of the program's path (AT_EXECFN). Cores contain all of this. A program may change the pointers
-(glibc copies GLIBC_TUNABLES, setenv moves all pointers), but not the texts.
+Below the random bytes of AT_RANDOM lie, ascending: argc, the pointers to the arguments, a null, the pointers to the
+environment, a null, and the auxiliary vector. Above the random bytes lie the texts of the arguments, of the environment
+and, last, of the program's path (AT_EXECFN). Cores contain all of this. A program may change the pointers (glibc copies
+GLIBC_TUNABLES, setenv moves all pointers), but not the texts.
 """
 
 from __future__ import annotations
 
 from contextlib import suppress
-from os.path import basename
+from os.path import basename, dirname
 
 from gdbheap.errors import Fault
-from gdbheap.targets.target import AT_RANDOM, Target
+from gdbheap.targets.elf import LoadedObject
+from gdbheap.targets.target import AT_ENTRY, AT_RANDOM, Target
 
 AT_EXECFN = 31
-# The most pointers, bytes of a name, and bytes of texts that are read (the kernel allows a quarter of the stack's
-# limit).
+# The most pointers, the most bytes of the program's name, and the most bytes of all texts. The kernel allows a quarter
+# of the stack's limit.
 MAX_ENTRIES, MAX_NAME = 4 << 10, 4 << 10
 MAX_TEXT = 2 << 20
 
@@ -25,8 +26,8 @@ def initial_environment(target: Target) -> dict[str, str] | None:
     """Return the variables by name; None if they cannot be found or were overwritten.
 
     Some programs overwrite the variables with their title (setproctitle, PostgreSQL, nginx). Texts that cannot be read,
-    or are not ``NAME=VALUE``, are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES, so each
-    tunable then is a variable of its own.
+    or are not ``NAME=VALUE``, are left out. Up to 2.37 glibc writes zeros over the colons of GLIBC_TUNABLES. Each
+    tunable is then returned as a variable of its own.
     """
     stack, place = target.main_stack, _last_argument(target)
     if stack is None or place is None:
@@ -46,8 +47,8 @@ def initial_environment(target: Target) -> dict[str, str] | None:
 def started_as(target: Target) -> str:
     """Return the file name with which the program was started, perhaps the name of a link; "" if unknown.
 
-    The file name of AT_EXECFN is returned if the first argument begins with the same file name. They may differ: for a
-    script AT_EXECFN is not the interpreter, and a shell may pass any first argument.
+    The file name of AT_EXECFN is returned if the first argument begins with the same file name. The two names may
+    differ: for a script AT_EXECFN is not the interpreter, and a shell may pass any first argument.
     """
     with suppress(Fault):
         path = target.space.cstring(target.auxv.get(AT_EXECFN, 0), MAX_NAME).decode("utf-8", "replace")
@@ -55,6 +56,20 @@ def started_as(target: Target) -> str:
         name = basename(path)
         return name if name and basename(first.partition(" ")[0]) == name else ""
     return ""
+
+
+def path_as_started(target: Target, loaded: LoadedObject) -> str:
+    """Return the path of a loaded object; for the program, the path of the link that started it.
+
+    An example of such a link is redis-server, whose file has another name in some distributions.
+    """
+    if not loaded.contains(target.auxv.get(AT_ENTRY, 0)):
+        return loaded.path
+    name = started_as(target)
+    if not name or name == basename(loaded.path):
+        return loaded.path
+    executed = executed_file(target)
+    return executed if executed.startswith("/") else f"{dirname(loaded.path)}/{name}"
 
 
 def executed_file(target: Target) -> str:
@@ -67,8 +82,9 @@ def executed_file(target: Target) -> str:
 
 
 def _first_argument(target: Target) -> int:
-    """Return the address of the first argument's text; 0 if it is not found. The search looks for argc, which is
-    followed by as many pointers to arguments and a null.
+    """Return the address of the first argument's text; 0 if it is not found.
+
+    The search looks for argc: a number that is followed by as many pointers to arguments, and a null.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
@@ -90,8 +106,8 @@ def _words_before(target: Target, low: int, place: int) -> tuple[int, ...]:
 def _last_argument(target: Target) -> tuple[int, int] | None:
     """Return the address of the last argument's text, and the number of environment texts after it.
 
-    None if they are not found. The pointer to the last argument is followed by a null, the pointers to the environment,
-    another null and the auxiliary vector.
+    Return None if they are not found. The pointer to the last argument is followed by a null, the pointers to the
+    environment, another null and the auxiliary vector.
     """
     stack, place = target.main_stack, target.auxv.get(AT_RANDOM, 0)
     if stack is None:
