@@ -1,7 +1,7 @@
 """Draw the memory in use over calls and over time. The picture is laid out when it is written and needs no script.
 
-A curve consists of intervals. A line shows the value at the end of each interval. For bytes, an area shows the most in
-use within the interval, so that no peak is lost.
+A curve consists of intervals. A line shows the value at the end of each interval. For bytes, an area shows the highest
+value within the interval, so that no peak is lost.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from typing import TYPE_CHECKING
 
 from gdbheap.dataclass import dataclass
 from gdbheap.report.text.numbers import count_text, duration_text, size_text
-from gdbheap.report.words.call_stats import about
+from gdbheap.report.words.calls import about
 
 if TYPE_CHECKING:
-    from gdbheap.tracing.stats import CallStats, Point
+    from gdbheap.tracing.call_stats import CallStats, Point
 
 __all__ = ["curves_part", "curves_style", "picture"]
 
@@ -51,7 +51,7 @@ Words = Callable[[float], str]
 class _Panel:
     """One panel of the picture.
 
-    ``rows``: for each interval its end, the value there, and the most within it. ``peak``: the position on the
+    ``rows``: for each interval its end, the value there, and the highest value within it. ``peak``: the position on the
     horizontal axis and the value of the highest point. ``place_text`` and ``value_text``: functions that format
     positions and values. ``steps``: the steps between grid lines, see ``_lines``.
     """
@@ -173,8 +173,8 @@ def _drawn(panel: _Panel, at: int) -> Iterator[str]:
 
 
 def _steps(panel: _Panel, top: int, column: int) -> str:
-    """Return an SVG path of steps, which goes up or down where an interval begins. ``column``: the index of the value
-    in a row.
+    """Return an SVG path that goes up or down in a step where an interval begins. ``column``: the index of the value in
+    a row of the panel.
     """
     path, before = f"M{LEFT} {_y(panel, panel.rows[0][column], top)}", ""
     for row in panel.rows:
@@ -185,7 +185,7 @@ def _steps(panel: _Panel, top: int, column: int) -> str:
 
 
 def _lines(highest: int, steps: Sequence[int]) -> Iterator[int]:
-    """Yield the values of a few grid lines, from 0 on.
+    """Yield the values of a few grid lines. The first value is 0.
 
     The distance between lines begins with 1. It is multiplied and divided by the factors in ``steps`` in turn, until
     there are only a few lines.
@@ -219,5 +219,5 @@ def _scheme(number: int, ground: str = "") -> str:
 
 
 def _safe(text: str) -> str:
-    """Return text escaped for XML. Characters that XML does not allow were replaced before (``one_line``)."""
+    """Return text escaped for XML. ``one_line`` has already replaced the characters that XML does not allow."""
     return escape(text, quote=False)

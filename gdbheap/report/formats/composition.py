@@ -1,8 +1,8 @@
 """Resident memory as a tree: by allocator, arena, state, and type of object. If residency is unknown, it is a tree of
 the address space.
 
-The innermost cells are the lines of the ledger that have no children. Blocks in use are also split by type, as far as
-types are known; the remaining bytes of such a line are a cell of their own.
+The innermost cells are the lines of the ledger that have no children. Lines of blocks in use are also split by type.
+The bytes of such a line that are not split by type are one more cell.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from gdbheap.report.formats.flame import Subject
 from gdbheap.stack_frames import StackFrame
 
 if TYPE_CHECKING:
-    from gdbheap.answers.heap_map import Group, HeapMap
+    from gdbheap.answers.heap_map import HeapMap, MapGroup
     from gdbheap.first_page.ledger import Ledger, Line
-    from gdbheap.snapshots.type_places import Places, TypeShare
+    from gdbheap.snapshots.type_places import TypePlaces, TypeShare
     from gdbheap.stacks import Weighted
 
 __all__ = ["MEMORY", "NO_OBJECT", "composition"]
@@ -50,7 +50,7 @@ MEMORY = Subject(
 )
 
 
-def composition(ledger: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> Iterator[Weighted]:
+def composition(ledger: Ledger, drawn: HeapMap | None = None, places: TypePlaces | None = None) -> Iterator[Weighted]:
     """Yield the innermost cells of the flame graph of memory by ledger line and type.
 
     A cell is a tuple: its path from the outermost cell inwards, its bytes, and its number of blocks. For a process the
@@ -99,7 +99,7 @@ def _arena(index: int) -> str:
     return f"arena {index}" if index else "main arena"
 
 
-def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: Places | None) -> dict[str, list[TypeShare]]:
+def _types_by_line(ledger: Ledger, drawn: HeapMap | None, places: TypePlaces | None) -> dict[str, list[TypeShare]]:
     """Return the types of objects in the memory of each ledger line, by the line's id.
 
     The bytes of a type are summed over all cells of the map, and the largest type comes first. The result is empty
@@ -129,7 +129,7 @@ def _added(one: TypeShare, other: TypeShare) -> TypeShare:
     return type(one)(one.place, one.type, one.count + other.count, one.bytes + other.bytes, resident)
 
 
-def _line_of(group: Group, used: set[str]) -> str | None:
+def _line_of(group: MapGroup, used: set[str]) -> str | None:
     """Return the id of the ledger line that counts a group's used memory; None if the group belongs to no allocator."""
     own = f"{group.kind}.{USED}"
     if group.arena is not None and f"{own}.{group.arena}" in used:

@@ -35,7 +35,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.words.heap_map import shares
 
 if TYPE_CHECKING:
-    from gdbheap.answers.heap_map import Group, HeapMap
+    from gdbheap.answers.heap_map import HeapMap, MapGroup
 
 __all__ = ["Film", "Shot"]
 
@@ -47,7 +47,7 @@ Bytes = tuple[int, ...]
 
 
 @dataclass(frozen=True)
-class Stretch:
+class MapRange:
     """A range of address space in a map. ``cells``: for each cell the bytes of each kind, in the order of KINDS."""
 
     name: str
@@ -69,21 +69,27 @@ class Shot:
 
 @dataclass(frozen=True)
 class FilmFrame:
-    """One picture of the film: the data of a heap map that drawing needs."""
+    """One picture of the film: those data of a heap map that drawing needs.
+
+    ``call``: the call after which the map was taken.
+    ``cell``: the bytes of one cell.
+    """
 
     call: int
     cell: int
-    stretches: list[Stretch]
+    stretches: list[MapRange]
 
 
 def is_replaced(_name: str) -> bool:
-    """Return False: a film never replaces a file in an older folder. A folder that contains files stays unchanged."""
+    """Return False for every name in the film's folder: a film replaces no file. A folder that contains files is
+    refused and stays unchanged.
+    """
     return False
 
 
 @dataclass
 class Film:
-    """The frames of a film, which is then written into an empty folder.
+    """The frames of a film, and the empty folder into which the film is written.
 
     ``with_others``: also draw memory that belongs to no allocator. ``cell``: the size of a cell in bytes, which never
     shrinks. ``mode``: the files' permissions.
@@ -97,7 +103,7 @@ class Film:
     _alike: dict[Bytes, Bytes] = field(default_factory=dict)
 
     def prepare(self) -> None:
-        """Check that the folder can be made. Raises UsageError if it cannot, or if it contains files."""
+        """Check that the film's folder can be made. Raises UsageError if it cannot be made or contains files."""
         make_folder(os.path.dirname(os.path.abspath(self.folder)), self.mode)
         check_folder(self.folder, is_replaced)
 
@@ -115,16 +121,16 @@ class Film:
         self.cell = answer.cell
         self.frames.append(FilmFrame(call, answer.cell, [self._stretch(group) for group in self._drawn(answer)]))
 
-    def _drawn(self, answer: HeapMap) -> list[Group]:
+    def _drawn(self, answer: HeapMap) -> list[MapGroup]:
         return [group for group in answer.rows if self.with_others or group.kind != OTHER]
 
-    def _stretch(self, group: Group) -> Stretch:
+    def _stretch(self, group: MapGroup) -> MapRange:
         cells = []
         for cell in group.cells:
             found = shares(cell)
             one = tuple(found[kind] for kind in KINDS)
             cells.append(self._alike.setdefault(one, one))
-        return Stretch(group.name, group.start, group.end, group.resident, cells)
+        return MapRange(group.name, group.start, group.end, group.resident, cells)
 
     def write(self, title: str, calls: int) -> list[Shot]:
         """Write all pictures and the page, or nothing. Return the pictures.
@@ -142,7 +148,7 @@ class Film:
         for number, frame in enumerate(self.frames, 1):
             file = f"frame-{number:04}.svg"
             drawn = sum(stretch.end - stretch.start for stretch in frame.stretches)
-            by_place: list[list[Stretch]] = [[] for _ in places]
+            by_place: list[list[MapRange]] = [[] for _ in places]
             for stretch in frame.stretches:
                 by_place[bisect_right(starts, stretch.start) - 1].append(stretch)
             about = f"{title}, after call {frame.call:,} of {calls:,}"
@@ -164,7 +170,6 @@ class Film:
 
 
 def _put(path: str, text: str) -> None:
-    """Write a file of the film. Raises OSError."""
     with open(path, "w", encoding="utf-8") as stream:
         stream.write(text)
 
@@ -176,13 +181,13 @@ def _bars(frames: list[FilmFrame], cell: int) -> int:
     return 0 if len(places) > CELLS else whole
 
 
-def _coarser(stretch: Stretch, times: int) -> Stretch:
+def _coarser(stretch: MapRange, times: int) -> MapRange:
     if times == 1:
         return stretch
     cells = [
         tuple(map(sum, zip(*stretch.cells[first : first + times]))) for first in range(0, len(stretch.cells), times)
     ]
-    return Stretch(stretch.name, stretch.start, stretch.end, stretch.resident, cells)
+    return MapRange(stretch.name, stretch.start, stretch.end, stretch.resident, cells)
 
 
 @dataclass
@@ -198,8 +203,8 @@ class FilmRange:
         return ", ".join(self.names[:2])
 
 
-def _places(frames: Iterable[list[Stretch]]) -> Iterator[FilmRange]:
-    """Yield the address ranges that a film draws, ascending. Ranges of any frames that overlap or touch are merged."""
+def _places(frames: Iterable[list[MapRange]]) -> Iterator[FilmRange]:
+    """Yield the address ranges that a film draws, ascending. Ranges that overlap or touch are merged."""
     every = {(stretch.start, stretch.end, stretch.name) for stretches in frames for stretch in stretches}
     last: FilmRange | None = None
     for start, end, name in sorted(every):
@@ -214,7 +219,7 @@ def _places(frames: Iterable[list[Stretch]]) -> Iterator[FilmRange]:
         yield last
 
 
-def _picture(title: str, cell: int, places: list[FilmRange], by_place: list[list[Stretch]]) -> str:
+def _picture(title: str, cell: int, places: list[FilmRange], by_place: list[list[MapRange]]) -> str:
     body: list[str] = []
     at = MARGIN + 3 * LINE
     for place, stretches in zip(places, by_place):
@@ -227,7 +232,7 @@ def _rows(place: FilmRange, cell: int) -> int:
     return -(-(place.end - place.start) // (cell * ACROSS))
 
 
-def _place(place: FilmRange, stretches: list[Stretch], cell: int, at: int) -> Iterator[str]:
+def _place(place: FilmRange, stretches: list[MapRange], cell: int, at: int) -> Iterator[str]:
     style = Style()
     now = sum(stretch.end - stretch.start for stretch in stretches)
     known = [stretch.resident for stretch in stretches if stretch.resident is not None]
@@ -241,7 +246,7 @@ def _place(place: FilmRange, stretches: list[Stretch], cell: int, at: int) -> It
             yield from _bars_of((start - place.start) / cell, (end - place.start) / cell, filled, at + LINE)
 
 
-def _runs(stretch: Stretch, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
+def _runs(stretch: MapRange, cell: int) -> Iterator[tuple[int, int, tuple[int, ...]]]:
     """Yield (address of the first byte, address after the last byte, heights of the bars) for each run of cells that
     look the same.
     """

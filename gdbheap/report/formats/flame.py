@@ -1,9 +1,9 @@
-"""Draw stacks with weights as a flame graph, its root on top. The picture is laid out when it is written and needs no
-script.
+"""Draw stacks with weights as a flame graph, with the root at the top. The picture is laid out when it is written and
+needs no script.
 
-Widths are percentages of the whole, so the picture fits any window. Each cell is an inner picture, which cuts off its
-text at its edge. The full text is in the cell's title: browsers show it under the pointer, and screen readers read it
-out.
+Widths are percentages of the whole, so the picture fits any window. Each cell is a nested SVG element, which cuts off
+the cell's text at its edge. The full text is in the cell's title: browsers show it under the pointer, and screen
+readers read it out.
 """
 
 from __future__ import annotations
@@ -50,9 +50,11 @@ COLOURS: Colours = {
 class Subject:
     """The subject of a flame graph.
 
-    ``colours``: the colours for each kind of frame. ``meanings``: these kinds in words. ``cell``: the word for a merged
-    small cell. ``counts``: the noun, in the singular, for the things that are counted in addition to the weights. A
-    count of 0 is printed only for calls.
+    ``colours``: the colours for each kind of frame.
+    ``meanings``: the texts for these kinds in the legend.
+    ``cell``: the word for a cell into which small cells are merged.
+    ``counts``: the noun, in the singular, for what is counted in addition to the weights. A count of 0 is printed only
+    for calls.
     """
 
     colours: Colours
@@ -72,8 +74,10 @@ ALLOCATED = replace(CALLS, counts="block")
 class _Cell:
     """A cell of the flame graph: a frame, and all stacks that go through it.
 
-    ``depth``: its row; ``left``: its left edge, in units of weight; ``text``: the text on it; ``about``: further text
-    for its title.
+    ``depth``: its row.
+    ``left``: its left edge, in units of weight.
+    ``text``: the text on it.
+    ``about``: further text for its title.
     """
 
     depth: int
@@ -86,8 +90,9 @@ class _Cell:
 
 
 def flame_graph(stacks: Sequence[Weighted], title: str, unit: str = "bytes", subject: Subject = CALLS) -> str:
-    """Return an SVG document, at most about 1 MiB. ``unit``: "bytes", or what the weights count, in the
-    plural.
+    """Return a flame graph as an SVG document of about 1 MiB at most.
+
+    ``unit``: the unit of the weights, a plural such as "bytes".
     """
     root, stacks = _root(stacks)
     drawn = _drawn_cells(root, stacks, LARGEST, subject.cell, lambda cell: _drawn(cell, root.weight, unit, subject))
@@ -111,7 +116,7 @@ def flame_part(
 
 
 def _root(stacks: Iterable[Weighted]) -> tuple[_Cell, list[Weighted]]:
-    """Return the outermost cell of the flame graph, and those of ``stacks`` that have a weight."""
+    """Return the outermost cell of the flame graph, and the stacks whose weight is above 0."""
     inside = [stack for stack in stacks if stack[1] > 0]
     return _Cell(0, 0, *_sums(inside), "rest", "all"), inside
 
@@ -125,9 +130,10 @@ def _drawn_cells(
 ) -> list[tuple[_Cell, str]]:
     """Return the cells of a picture of at most ``largest`` bytes, each with the text that ``draw`` makes of it.
 
-    Outer cells come before inner ones, and the largest are leftmost. Frames narrower than a pixel are merged into one
-    cell at the right, with their number and the word ``called``. So are the smallest other frames if there is no room
-    for them. No tree is built, because most frames of many deep stacks are too small to be drawn.
+    Outer cells come before inner ones. Inside a cell, the largest cell is leftmost. Frames narrower than a pixel are
+    merged into one cell at the right. Its text is the number of these frames and the word ``called``. If the picture
+    would exceed ``largest`` bytes, the smallest other frames are merged too. No tree is built, because most frames of
+    many deep stacks are too small to be drawn.
     """
     name, where = cache(label), cache(_where)
     found = [(root, draw(root))]
@@ -167,7 +173,7 @@ def _size(text: str) -> int:
 
 
 def _inside(stacks: Iterable[Weighted], depth: int) -> Iterable[tuple[StackFrame, list[Weighted]]]:
-    """Return the frames of stacks at a depth, each with the stacks that have it."""
+    """Return the frames at a depth, each with the stacks that contain the frame at this depth."""
     found: dict[StackFrame, list[Weighted]] = {}
     last, inside = None, []
     for stack in stacks:
@@ -202,7 +208,7 @@ def _document(cells: Sequence[_Cell], drawn: Iterable[str], title: str, unit: st
 
 
 def _amounts(weight: int, calls: int, unit: str, counts: str, share: str = "") -> str:
-    """Return the weight, its share, and the count, in words.
+    """Return the weight, its share, and the count, as text.
 
     The count is left out if it equals the weight. A count of 0 is left out too, unless calls are counted.
     """
@@ -234,7 +240,9 @@ def _scheme(colours: Colours, number: int, page: str, text: str) -> str:
 
 
 def _legend(cells: Sequence[_Cell], subject: Subject) -> Iterator[str]:
-    """Yield a legend of the colours that occur below the outermost cell; a note if there are no stacks."""
+    """Yield the legend of the colours that occur below the outermost cell. If there are no stacks, yield a note
+    instead.
+    """
     kinds = {_kind(cell.kind, subject.colours) for cell in cells[1:]}
     if not kinds:
         yield f'<text x="{MARGIN}" y="62">There are no stacks to draw.</text>'
@@ -268,5 +276,5 @@ def _percent(part: int, whole: int) -> str:
 
 
 def _safe(text: str) -> str:
-    """Return text escaped for XML. Characters that XML does not allow were replaced before (``one_line``)."""
+    """Return text escaped for XML. ``one_line`` has already replaced the characters that XML does not allow."""
     return escape(text, quote=False)

@@ -45,8 +45,8 @@ def holder_tree(ledger: Ledger, holders: Sequence[MainHolder]) -> list[Weighted]
 
 
 def _parts(lines: Sequence[Line]) -> list[Line]:
-    """Return the lines of the ledger that the picture shows: the states of allocators, the parts of other memory, and
-    all other lines without a parent.
+    """Return the lines of the ledger that the picture shows. These are the states of allocators, the parts of other
+    memory, and all other lines without a parent.
     """
     by_state = {line.id for line in lines if line.state is not None and line.id.count(".") == 1}
     split = {name.partition(".")[0] for name in by_state}
@@ -69,7 +69,7 @@ def _held(holders: Sequence[MainHolder], used: int, known: bool) -> Iterator[Wei
     """Yield the cells of each holder's memory, the largest holder first.
 
     Together the holders get at most ``used`` bytes. The remaining bytes become one more cell. ``known``: whether
-    residency is known, so that resident bytes are used.
+    residency is known; if it is, only resident bytes count.
     """
     left = used
     for row in sorted((row for row in holders if row.kind != RUNTIME), key=lambda row: -row.bytes):

@@ -15,13 +15,13 @@ from gdbheap.answers.accounting.records import (
     ROWS,
     SCHEMA,
     TOTAL,
-    Target,
+    TargetRecord,
     more_of,
     record_lists,
     sums_of,
     to_json,
 )
-from gdbheap.errors import next_steps, one_line
+from gdbheap.errors import own_line
 from gdbheap.text import json_text
 
 __all__ = ["MOST", "bounded", "document", "error_document", "error_keys", "text_of"]
@@ -29,7 +29,7 @@ __all__ = ["MOST", "bounded", "document", "error_document", "error_keys", "text_
 FINDINGS = "gdbheap.findings.finding"
 MOST = 64 << 10
 """The most bytes of a document, unless the user asks for more."""
-TARGET_KEYS = tuple(field.name for field in dataclasses.fields(Target))
+TARGET_KEYS = tuple(field.name for field in dataclasses.fields(TargetRecord))
 # The numbers of items to keep in each list, and in each list inside of its items.
 #
 # They are tried in turn until the document is small enough.
@@ -54,9 +54,9 @@ def document(
     figures of its container, which other processes change.
 
     ``targets``: a description of each target. If there are several, they are under the key "targets"; if there is none,
-    "target" is null. ``answer`` and each of ``damage`` are dataclasses whose field names are the keys; records in their
-    fields stay records. ``whole``: the answer before its rows were cut. Raises ValueError if a key of the answer is
-    also one of the envelope.
+    "target" is null. ``answer`` and each item of ``damage`` are dataclasses whose field names are the keys; dataclasses
+    inside of them are not converted. ``whole``: the answer before its rows were cut. Raises ValueError if a key of the
+    answer is also one of the envelope.
     """
     about = [{**dict.fromkeys(TARGET_KEYS), **target} for target in targets]
     many = {"targets": about} if len(about) > 1 else {"target": about[0] if about else None}
@@ -69,8 +69,8 @@ def document(
 
 
 def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
-    """Return the keys of an answer: those of its record, the number of rows, and for each list how many items were left
-    out.
+    """Return the keys of an answer with their values: those of its record, and the number of rows. For each list, a
+    further key says how many items were left out.
     """
     keys = dict(to_json(answer))
     sums = sums_of(type(answer))
@@ -90,7 +90,7 @@ def _answer_keys(answer: Any, whole: Any) -> dict[str, Any]:
 
 
 def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[str, Any]:
-    """Return the keys. After each list, a key from ``more`` says how many items were left out."""
+    """Return ``keys`` together with ``more``: after each list, a key says how many of its items were left out."""
     found: dict[str, Any] = {}
     for key, value in keys.items():
         found[key] = value
@@ -99,18 +99,19 @@ def _each_with_more(keys: Mapping[str, Any], more: Mapping[str, int]) -> dict[st
     return found
 
 
-def error_document(name: str, status: int, what: str) -> dict[str, Any]:
-    """Return the document of a command that cannot answer.
+def error_document(name: str, status: int, what: str, steps: Sequence[str]) -> dict[str, Any]:
+    """Return the JSON document of a command that cannot answer.
 
-    ``status``: its exit status; ``what``: one line that says what is wrong and what to do.
+    ``status``: its exit status.
+    ``what``: one line that says what is wrong and what to do.
+    ``steps``: the next steps.
     """
-    return {"command": name, "schema": SCHEMA, "error": error_keys(status, what)}
+    return {"command": name, "schema": SCHEMA, "error": error_keys(status, what, steps)}
 
 
-def error_keys(status: int, what: str) -> dict[str, Any]:
-    """Return the keys that describe an error."""
-    line = one_line(what)
-    return {"status": status, "what": line, "next": next_steps(line)}
+def error_keys(status: int, what: str, steps: Sequence[str]) -> dict[str, Any]:
+    """Return an error as keys and values of a JSON document: the exit status, what is wrong, and the next steps."""
+    return {"status": status, "what": own_line(what), "next": [own_line(step) for step in steps]}
 
 
 def text_of(content: Mapping[str, Any]) -> str:
@@ -143,8 +144,8 @@ def bounded(content: dict[str, Any], most: int = MOST, kept: str = "") -> str:
 
 
 def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: str = "") -> dict[str, Any]:
-    """Return the keys with lists of at most ``length`` items, except the list ``kept``. ``nested``: the most items of
-    lists inside of items; None to leave such lists as they are."""
+    """Return the document with each list cut to ``length`` items, except the list under the key ``kept``. ``nested``:
+    the length to which the lists inside of items are cut; None to leave them whole."""
     found: dict[str, Any] = {}
     for key, value in content.items():
         inner = value if nested is None else _inner(value, nested)
@@ -155,8 +156,9 @@ def _shorter(content: Mapping[str, Any], nested: int | None, length: int, kept: 
 
 
 def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[str, Any]:
-    """Return a key with its list shortened, and the number of items left out. The number includes items that an earlier
-    cut left out.
+    """Return the key with its list cut to ``length`` items, and a second key with the number of items left out.
+
+    This number includes the items that an earlier cut left out. If nothing is cut, return only the key with its value.
     """
     if not isinstance(value, list):
         return {key: value}
@@ -171,7 +173,8 @@ def _cut(key: str, value: Any, beside: Mapping[str, Any], length: int) -> dict[s
 
 
 def _inner(value: Any, length: int) -> Any:
-    """Return a value in which the lists inside of its items have at most ``length`` items."""
+    """Return the value with each list inside of it cut to ``length`` items. If the value itself is a list, it keeps all
+    its items."""
     if isinstance(value, list):
         return [_inner(item, length) for item in value]
     if not isinstance(value, dict):
@@ -180,7 +183,7 @@ def _inner(value: Any, length: int) -> Any:
 
 
 def _keys(record: Any) -> dict[str, Any]:
-    """Return the keys of a record. A finding also gets its text and advice."""
+    """Return a record as keys and values for JSON. A finding also gets its text and advice."""
     # A caller that has a finding has already imported its module. Without that import, all other callers start faster.
     finding = sys.modules.get(FINDINGS)
     if finding is not None and isinstance(record, finding.Finding):

@@ -90,9 +90,11 @@ def _matplotlib() -> Any:
 
 @contextmanager
 def _settings_of_ours() -> Iterator[None]:
-    """Let matplotlib be imported without settings of other users. matplotlib evaluates a file matplotlibrc in the
-    current folder, whoever put it there, so the import happens in another folder. If gdbheap runs as root, matplotlib
-    also ignores the variables SETTINGS, and leaves no cache in a user's home.
+    """Let matplotlib be imported without settings of other users.
+
+    matplotlib evaluates a file matplotlibrc in the current folder, even if another user put it there. So the import
+    happens in another folder. If gdbheap runs as root, matplotlib also ignores the variables SETTINGS, and leaves no
+    cache in a user's home.
     """
     here = os.open(".", os.O_PATH | os.O_DIRECTORY | os.O_CLOEXEC)
     kept = {name: os.environ.pop(name, None) for name in SETTINGS} if os.geteuid() == 0 else {}
@@ -158,7 +160,7 @@ def _shade(panel: Any, outer: Curve, inner: Curve) -> None:
     first, last = inner.times[0], inner.times[-1]
     known = [(time, value) for time, value in zip(outer.times, outer.values) if first <= time <= last]
     times, values = [time for time, _ in known], [value for _, value in known]
-    label = "not in use" if outer.name == "system" else "Python: not in use"
+    label = "free" if outer.name == "system" else "Python: free"
     style = {"color": PALETTE[outer.name], "alpha": SHADE, "linewidth": 0, "label": label}
     panel.fill_between(_moments(times), list(inner.at(times)), values, **style)
 

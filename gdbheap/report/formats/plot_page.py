@@ -10,7 +10,7 @@ from gdbheap.errors import one_line
 from gdbheap.report.formats.plot import FIGURES, PALETTE
 from gdbheap.report.page.html import COUNT, SIGNED, SIZE, Column, paragraph, table
 from gdbheap.report.page.skeleton import document, schemes
-from gdbheap.sampling.curves import Extent
+from gdbheap.sampling.curves import CurveRange
 
 __all__ = ["page"]
 
@@ -28,7 +28,7 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> bytes:
+def page(svg: bytes | None, extents: Sequence[CurveRange], notes: Sequence[str]) -> bytes:
     """Return the whole HTML page, encoded. If ``svg`` is None, it has only the table. ``notes``: paragraphs before the
     table.
     """
@@ -45,7 +45,7 @@ def page(svg: bytes | None, extents: Sequence[Extent], notes: Sequence[str]) -> 
     return document(TITLE, main, schemes(PALETTE, DARK) + STYLE, has_styled_parts=True)
 
 
-def _row(row: Extent) -> tuple[object, ...]:
+def _row(row: CurveRange) -> tuple[object, ...]:
     when = datetime.fromtimestamp(row.peak_time, timezone.utc).strftime("%Y-%m-%d %H:%M:%S")
     program = one_line(row.program, 60)
     return (

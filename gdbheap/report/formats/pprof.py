@@ -41,7 +41,7 @@ def pprof_of_tree(stacks: Sequence[Weighted], kinds: Sequence[tuple[str, str]] =
 
     Each stack has its bytes and, if any blocks were counted, the number of its blocks.
 
-    ``kinds``: the meanings of the two figures; OF_CALLS if they are about calls.
+    ``kinds``: the meanings of the two figures: OF_TREE for memory in use, OF_CALLS for calls.
     """
     rows = [(frames, (count, size)) for frames, size, count in stacks]
     left_out = 0 if any(count for _frames, (count, _size) in rows) else 1
@@ -84,11 +84,11 @@ class _Profile:
         return self._strings.setdefault(text, len(self._strings))
 
     def value_type(self, kind: str, unit: str) -> bytes:
-        """Return an encoded ValueType message."""
+        """Return an encoded ValueType message, which names what a profile's values count, and their unit."""
         return _number(1, self.string(kind)) + _number(2, self.string(unit))
 
     def location(self, frame: StackFrame) -> int:
-        """Return the number of a frame's location, from 1 on, and add the location if it is new."""
+        """Return the number of a frame's location, and add the location if it is new. The first number is 1."""
         number = self._locations.get(frame)
         if number is None:
             number = self._locations[frame] = len(self._locations) + 1
@@ -106,7 +106,7 @@ class _Profile:
         return number
 
     def finished(self, rest: bytes) -> bytes:
-        """Return the encoded profile. ``rest``: encoded fields that come last."""
+        """Return the encoded profile. ``rest``: the encoded fields that follow the strings."""
         strings = (_message(STRINGS, text.encode("utf-8", "replace")) for text in self._strings)
         return b"".join([*self._parts, *strings, rest])
 

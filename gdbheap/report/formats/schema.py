@@ -18,7 +18,7 @@ from gdbheap.answers.accounting.records import (
     ROWS,
     SCHEMA,
     TOTAL,
-    Target,
+    TargetRecord,
     more_of,
     record_lists,
     renamed,
@@ -67,8 +67,8 @@ class Envelope:
 
     command: str
     schema: int
-    target: Target | None
-    targets: list[Target]
+    target: TargetRecord | None
+    targets: list[TargetRecord]
     warnings: list[str]
     damage: list[Damage]
 
@@ -145,7 +145,8 @@ def written_as(kind: Any) -> type[Any]:
 
 
 def records_below(kinds: Sequence[type[Any]]) -> list[type[Any]]:
-    """Return these records and all records that they contain, each once, in the order of their keys."""
+    """Return the record classes ``kinds`` and all record classes that they contain, each once, in the order of their
+    keys."""
     found: dict[type[Any], None] = {}
     _collect(kinds, found)
     return list(found)
@@ -183,12 +184,12 @@ def _of_documents(answers: Mapping[str, list[type[Any]]]) -> set[type[Any]]:
 
 
 def envelope() -> type[Any]:
-    """Return the record of the keys that every document of an answer has."""
+    """Return the record class that describes the keys of every answer's JSON document."""
     return Envelope
 
 
 def refused() -> type[Any]:
-    """Return the record of the document of a command that could not answer."""
+    """Return the record class that describes the JSON document of a failed command."""
     return ErrorDocument
 
 
@@ -202,16 +203,19 @@ def _document(name: str, kind: type[Any]) -> dict[str, Any]:
 
 
 def _named(found: dict[str, Any], name: str) -> dict[str, Any]:
-    """Return the schema of a document with the two values that all documents of a command share: its name, and the
-    schema's number."""
+    """Return the schema of a document with the two values that all documents of a command share.
+
+    These values are the name of the command and the number of the schema.
+    """
     for key, value in (("command", name), ("schema", SCHEMA)):
         found["properties"][key].update({"const": value})
     return found
 
 
 def _either(document: dict[str, Any], refusal: dict[str, Any]) -> dict[str, Any]:
-    """Return the schema of a document that is either an answer or an error: it allows the keys of both, and requires
-    the keys of one of them."""
+    """Return the schema of a document that is either an answer or an error. It allows the keys of both, and requires
+    the keys of one of them.
+    """
     needed = {key: document.pop(key) for key in ("required", "oneOf")}
     properties = {**document["properties"], "error": refusal["properties"]["error"]}
     both = {**document, "properties": properties}

@@ -37,4 +37,4 @@ FORMATS: dict[str, Callable[[Drawing], Iterable[bytes]]] = {
     "speedscope": lambda drawing: [speedscope(drawing.stacks, drawing.title, counts=drawing.subject.counts).encode()],
     "pprof": lambda drawing: [(drawing.profile or (lambda: pprof_of_tree(drawing.stacks)))()],
 }
-"""The functions that make the parts of the files, by the name of the format. ``Pictured`` has an option for each."""
+"""For each value of --format, the function that returns the parts of the file."""

@@ -15,7 +15,7 @@ from gdbheap.report.words.heap_map import LOOKS, shares
 from gdbheap.text import printable
 
 if TYPE_CHECKING:
-    from gdbheap.answers.heap_map import Cell, Group, HeapMap
+    from gdbheap.answers.heap_map import Cell, HeapMap, MapGroup
 
 __all__ = ["bars", "document", "heights", "picture", "text"]
 
@@ -52,14 +52,14 @@ def text(x: int, y: int, words: str) -> str:
 
 
 def _legend(cell: int, y: int) -> Iterator[str]:
-    yield text(MARGIN, y, f"One bar is {Style().bytes(cell)}:")
+    yield text(MARGIN, y, f"Each bar shows {Style().bytes(cell)} of memory:")
     for number, kind in enumerate(KINDS):
         x = MARGIN + LABEL + 40 + number * 140
         yield f'<rect x="{x}" y="{y - 10}" width="10" height="12" fill="{LOOKS[kind].svg}"/>'
         yield text(x + 14, y, LOOKS[kind].meaning)
 
 
-def _group(group: Group, at: int) -> tuple[list[str], int]:
+def _group(group: MapGroup, at: int) -> tuple[list[str], int]:
     """Return the elements of a group of the map, and the vertical position at which the next group begins.
 
     ``at``: the vertical position of the group's title.

@@ -1,5 +1,5 @@
-"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame is a line, an owner or an
-object; its width shows the bytes."""
+"""Convert answers with sizes to stacks with weights, for programs that draw stacks. A frame is a line of the ledger, a
+holder or an object; its width shows the bytes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from gdbheap.answers.owners import Owners
     from gdbheap.answers.sampled_stacks import SampledStacks
     from gdbheap.first_page.ledger import Ledger
-    from gdbheap.snapshots.type_places import Places
+    from gdbheap.snapshots.type_places import TypePlaces
     from gdbheap.stacks import Weighted
 
 __all__ = ["contexts_tree", "ledger_tree", "owners_tree", "retained_tree", "sampled_tree"]
@@ -31,7 +31,7 @@ DEEPER = StackFrame("deeper levels", "", None, USED)
 MOST_LEVELS, LEAST_LEVELS, MOST_FRAMES = 100, 8, 1 << 21
 
 
-def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | None = None) -> list[Weighted]:
+def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: TypePlaces | None = None) -> list[Weighted]:
     """Return resident memory by allocator, arena, state and type, as the function ``composition`` does. If residency is
     unknown, return the address space.
     """
@@ -41,7 +41,8 @@ def ledger_tree(answer: Ledger, drawn: HeapMap | None = None, places: Places | N
 
 
 def owners_tree(answer: Owners) -> list[Weighted]:
-    """Return the holders with the kinds of their blocks. The weights add up to all memory in use."""
+    """Return stacks with a frame for each holder and for each kind of its blocks. The weights add up to all memory in
+    use."""
     found: list[Weighted] = []
     for group in answer.groups:
         names = ["in use", *([group.kind] if group.kind else []), group.root or OTHERS]

@@ -74,7 +74,7 @@ def speedscope(stacks: Sequence[Weighted], title: str, unit: str = "bytes", coun
     """Return a JSON document that speedscope.app opens.
 
     It contains a profile of the weights, and a second one of the counts if there are any. ``counts``: the noun, in the
-    singular, for the counted things.
+    singular, for what is counted.
     """
     numbers: dict[StackFrame, int] = {}
     samples = [[numbers.setdefault(frame, len(numbers)) for frame in frames] for frames, _weight, _calls in stacks]

@@ -83,8 +83,7 @@ def _pins(asked: Outcome[Pins], most: int, style: Style) -> str:
 
 
 def arenas_section(asked: Outcome[Arenas], most: int) -> Section:
-    """Return the section with two tables: the arenas, with the figures that malloc_stats() has, and the threads'
-    caches.
+    """Return the section with two tables: malloc's arenas, with figures as in malloc_stats(), and the threads' caches.
 
     Each table has at most ``most`` rows.
     """

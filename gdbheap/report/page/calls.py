@@ -13,12 +13,12 @@ from gdbheap.report.page.skeleton import DARK, LIGHT, fitted, page
 from gdbheap.report.page.target import moment
 from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.call_stats import told as told_of_calls
+from gdbheap.report.words.calls import told as told_of_calls
 from gdbheap.text import file_name, printable_record
 
 if TYPE_CHECKING:
     from gdbheap.tracing.call_stacks import CallStacks
-    from gdbheap.tracing.stats import CallStats
+    from gdbheap.tracing.call_stats import CallStats
 
 __all__ = ["calls_page"]
 

@@ -10,8 +10,8 @@ from gdbheap.report.page.html import ADDRESS, COUNT, SIZE, Column, Section, para
 from gdbheap.report.text.numbers import count_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.unfinished import unfinished
-from gdbheap.report.words.graph import held_at
 from gdbheap.report.words.pyobjects import sentences
+from gdbheap.report.words.retained import held_at
 
 if TYPE_CHECKING:
     from gdbheap.answers.owners import HeldTogether, Owners
@@ -25,8 +25,8 @@ TYPES, RETAINED, OWNERS = "Types", "Objects that retain the most memory", "Holde
 SHOWN_PARTS = 3
 AT_LEAST = " (the figures are lower limits)"
 OBJECTS = (
-    Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIZE),
-    Column("buffers", "buffers", SIZE), Column("together", "together", SIZE), Column("retained", "retained", SIZE),
+    Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "own", SIZE),
+    Column("buffers", "buffers", SIZE), Column("together", "total", SIZE), Column("retained", "retained", SIZE),
 )  # fmt: skip
 KINDS = (Column("type", "what the blocks are"), Column("count", "blocks", COUNT), Column("bytes", "bytes", SIZE))
 UNKNOWN = (Column("address", "address", ADDRESS), Column("size", "size", SIZE), Column("looks", "looks like"))

@@ -1,4 +1,4 @@
-"""The section of findings: what could be returned or avoided, with lines to paste."""
+"""The page's section of findings: memory that could be freed or saved, with advice and lines to paste."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from gdbheap.report.words.ledger import advice_sentence, commands_of, heading_of
 from gdbheap.text import IN_SHELL, as_typed
 
 if TYPE_CHECKING:
-    from gdbheap.findings import Finding
+    from gdbheap.findings.finding import Finding
     from gdbheap.first_page.ledger import Ledger
 
 __all__ = ["findings_section"]

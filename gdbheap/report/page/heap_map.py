@@ -19,7 +19,7 @@ from gdbheap.report.text.numbers import counted, size_text
 from gdbheap.report.words.heap_map import LOOKS, look_of
 
 if TYPE_CHECKING:
-    from gdbheap.answers.heap_map import Cell, Group
+    from gdbheap.answers.heap_map import Cell, MapGroup
     from gdbheap.snapshots.overview import Overview
     from gdbheap.snapshots.type_places import TypeShare
 
@@ -47,10 +47,13 @@ OTHER = len(NAMES) + COLOURED
 
 @dataclass(frozen=True)
 class _Place:
-    """One cell of the map at its finest resolution, or adjacent ones that are drawn as one cell.
+    """A cell of the map at its finest resolution, or adjacent cells that are drawn as one.
 
-    ``first``: the number of the first cell within its area; ``count``: the number of cells; ``start``, ``end``: where
-    their memory begins and ends; ``kind``, ``type``: the state and the type of most of this memory.
+    ``first``: the index of the first cell within its range.
+    ``count``: the number of cells.
+    ``start``, ``end``: the addresses at which their memory begins and ends.
+    ``kind``: the most frequent state, as an index in KINDS.
+    ``type``: the most frequent type, as an index in the names of types.
     """
 
     first: int
@@ -65,7 +68,7 @@ class _Place:
 class _Stretch:
     """A group of the heap map, with its finest cells."""
 
-    group: Group
+    group: MapGroup
     places: list[_Place]
 
 
@@ -146,7 +149,7 @@ def _by_cell(found: Overview) -> dict[int, list[TypeShare]]:
 
 
 def _stretches(
-    groups: Sequence[Group], shares: dict[int, list[TypeShare]], numbers: dict[str | None, int]
+    groups: Sequence[MapGroup], shares: dict[int, list[TypeShare]], numbers: dict[str | None, int]
 ) -> list[_Stretch]:
     found, number = [], 0
     for group in groups:
@@ -178,7 +181,7 @@ def _choice(has_types: bool) -> str:
     """Return the buttons that choose the meaning of the colours. They work without a script."""
     if not has_types:
         return ""
-    rows = (("state", "by what the memory is", " checked"), ("type", "by the type of most objects", ""))
+    rows = (("state", "by kind of memory", " checked"), ("type", "by the most frequent type of object", ""))
     radios = "".join(
         f'<input type="radio" name="map-colour" id="map-by-{name}"{checked}><label for="map-by-{name}">{text}</label>'
         for name, text, checked in rows
@@ -201,7 +204,7 @@ def _key(kind: str, text: str) -> str:
 
 
 def _is_in_use(found: Overview) -> bool:
-    """Return whether the free resident memory is less than 1/FREE_SHARE of the used resident memory."""
+    """Return whether little of the resident memory is free: less than 1/FREE_SHARE of the memory in use."""
     told = found.ledger.summary
     if told is None or told.used_resident is None or told.free_resident is None:
         return False
@@ -209,8 +212,9 @@ def _is_in_use(found: Overview) -> bool:
 
 
 def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
-    """Return one row for each allocator, and a sentence that names the allocators that are not drawn, because their
-    share is below 1/SMALL_SHARE.
+    """Return one row for each allocator, and a sentence that names the omitted allocators.
+
+    An allocator is omitted if it has less than 1/SMALL_SHARE of the map's memory.
     """
     numbers: dict[str, list[int]] = {}
     for number in sorted(range(len(shown)), key=lambda number: shown[number].group.start):
@@ -233,7 +237,7 @@ def _by_allocator(shown: Sequence[_Stretch]) -> tuple[list[_Block], str]:
     return blocks, told
 
 
-def _resident(group: Group) -> int:
+def _resident(group: MapGroup) -> int:
     return group.end - group.start if group.resident is None else group.resident
 
 
@@ -272,7 +276,7 @@ def _blocks(shown: Sequence[_Stretch]) -> Iterator[tuple[str, list[int]]]:
         yield f"{name}, {smaller}: {_sizes([shown[number].group for number in numbers])}", numbers
 
 
-def _sizes(groups: Sequence[Group]) -> str:
+def _sizes(groups: Sequence[MapGroup]) -> str:
     known = [group.resident for group in groups if group.resident is not None]
     resident = f", {size_text(sum(known))} resident" if len(known) == len(groups) else ""
     return f"{size_text(sum(group.end - group.start for group in groups))}{resident}"

@@ -1,4 +1,4 @@
-"""The elements that pages are made of. A target's texts are escaped here, or where a picture is drawn."""
+"""The HTML elements of pages. Strings from a target are escaped here, or where a picture is drawn."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from html import escape
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import one_line
+from gdbheap.errors import one_line, own_line
 from gdbheap.report.text.numbers import UNKNOWN, count_text, share_text, size_text
 from gdbheap.text import IN_SHELL, as_typed
 
@@ -26,7 +26,12 @@ TableRow = Sequence[Any]
 
 @dataclass(frozen=True)
 class Column:
-    """A column of a table. ``key``: the same as in JSON; ``title``: its heading; ``kind``: the kind of its values."""
+    """A column of a table.
+
+    ``key``: its key in JSON.
+    ``title``: its heading.
+    ``kind``: the kind of its values, which decides how they are formatted.
+    """
 
     key: str
     title: str
@@ -37,8 +42,10 @@ class Column:
 class Section:
     """A section of a page.
 
-    ``id``: the anchor of links to it; ``title``: its heading; ``body``: its markup; ``why``: the reason if the section
-    only says why it has no content, else "".
+    ``id``: the anchor of links to it.
+    ``title``: its heading.
+    ``body``: its markup.
+    ``why``: the reason why the section has no content, "" if it has content.
     """
 
     id: str
@@ -49,7 +56,7 @@ class Section:
 
 def safe(text: object, limit: int = LONGEST) -> str:
     """Return a text on one line, of at most ``limit`` characters, escaped for use in elements and attributes."""
-    return escape(one_line(text, limit))
+    return escape(own_line(text, limit))
 
 
 def paragraph(text: str, kind: str = "") -> str:
@@ -64,8 +71,11 @@ def listed(lines: Iterable[str], kind: str = "") -> str:
 
 
 def details(summary: str, body: str, opened: bool = False) -> str:
-    """Return an element that unfolds on a click. ``summary``: plain text that is always visible; ``body``: markup, ""
-    for no element; ``opened``: whether it is unfolded at first.
+    """Return an element that unfolds on a click; "" if ``body`` is empty.
+
+    ``summary``: plain text that is always visible.
+    ``body``: markup.
+    ``opened``: whether the element is unfolded at first.
     """
     return f"<details{' open' if opened else ''}><summary>{safe(summary)}</summary>\n{body}</details>\n" if body else ""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import TYPE_CHECKING
 
-from gdbheap.errors import one_line
+from gdbheap.errors import one_line, own_line
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, bar, listed, paragraph, safe, table
 from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment
@@ -21,7 +21,7 @@ from gdbheap.report.words.processes import (
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
-    from gdbheap.processes.family import Family, Member
+    from gdbheap.processes.family import MemberProcess, ProcessFamily
 
 __all__ = ["processes_page"]
 
@@ -38,7 +38,7 @@ TYPES = (
 )  # fmt: skip
 
 
-def processes_page(found: Family, time: float) -> bytes:
+def processes_page(found: ProcessFamily, time: float) -> bytes:
     """Return the HTML page of several processes, encoded. ``time``: when they were read, in seconds since 1970."""
     found = printable_record(found)
     style = Style()
@@ -47,14 +47,14 @@ def processes_page(found: Family, time: float) -> bytes:
     advice = listed([sentence for sentence in told if sentence])
     verdicts = listed([verdict_line(member, style) for member in found.rows if member.verdict])
     lead = f'<p class="lead">{safe(shared_sentence(found, style), 1000)}</p>\n{verdicts}{advice}'
-    notes = [f"Process {member.pid}: {one_line(member.note)}" for member in found.rows if member.note]
+    notes = [f"Process {member.pid}: {own_line(member.note)}" for member in found.rows if member.note]
     lead += listed(notes, "warnings")
     return fitted(
         lambda most: page(title, lead, list(_sections(found, most)), f"The processes were read at {moment(time)}.")
     )
 
 
-def _sections(found: Family, most: int) -> Iterator[Section]:
+def _sections(found: ProcessFamily, most: int) -> Iterator[Section]:
     total = found.total
     sums = ("", "total", total.rss, total.pss, total.uss, total.swapped, "", "", "", "", "", "")
     rows = [_row(member) for member in found.rows]
@@ -75,7 +75,7 @@ def _sections(found: Family, most: int) -> Iterator[Section]:
     yield Section("written", "What wrote to the pages", body)
 
 
-def _row(member: Member) -> tuple[object, ...]:
+def _row(member: MemberProcess) -> tuple[object, ...]:
     heap = member.heap
     sizes = (None,) * 4 if heap is None else (heap.in_use, heap.free, heap.reclaimable, heap.kept)
     finding = heap.finding if heap is not None else None
@@ -83,7 +83,7 @@ def _row(member: Member) -> tuple[object, ...]:
     return str(member.pid), member.program, member.rss, member.pss, member.uss, member.swapped, *sizes, *worth
 
 
-def _bars(found: Family) -> str:
+def _bars(found: ProcessFamily) -> str:
     """Return a bar of PSS that shows each process's part of the total."""
     parts = [
         (f"process {member.pid} ({one_line(member.program, 60)}): {size_text(member.pss)} of PSS", member.pss or 0)

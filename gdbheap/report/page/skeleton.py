@@ -30,8 +30,9 @@ DARK = {
 
 
 def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
-    """Return the named colours with their values in the light and in the dark colour scheme. A printed page uses the
-    light one."""
+    """Return CSS variables with the named colours, for the light and for the dark colour scheme. A printed page uses
+    the light one.
+    """
 
     def scheme(palette: Mapping[str, str]) -> str:
         return ":root { " + " ".join(f"--{name}: {colour};" for name, colour in palette.items()) + " }"
@@ -41,7 +42,7 @@ def schemes(light: Mapping[str, str], dark: Mapping[str, str]) -> str:
 
 @cache
 def style_of() -> str:
-    """Return the style of all pages."""
+    """Return the CSS that all pages share."""
     return schemes(LIGHT, DARK) + (FOLDER / "page.css").read_text(encoding="utf-8")
 
 
@@ -80,7 +81,8 @@ def _checksum(text: str) -> str:
 def page(title: str, lead: str, sections: Sequence[Section], said: str, style: str = "") -> bytes:
     """Return an HTML page of sections, encoded.
 
-    ``lead``: markup before the sections; ``said``: one line with the page's subject and the time at which it was read.
+    ``lead``: markup before the sections; ``said``: the line below the title, such as the time at which the target was
+    read.
     """
     links = "".join(f'<li><a href="#{section.id}">{safe(section.title)}</a></li>' for section in sections)
     parts = "".join(

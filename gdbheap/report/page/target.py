@@ -7,8 +7,8 @@ from dataclasses import replace
 from datetime import datetime, timezone
 from typing import TYPE_CHECKING, Any
 
-from gdbheap.allocators.finding import MALLOC
-from gdbheap.errors import one_line
+from gdbheap.allocators.registry import MALLOC
+from gdbheap.errors import one_line, own_line
 from gdbheap.report.formats.composition import MEMORY
 from gdbheap.report.formats.flame import flame_style
 from gdbheap.report.page.blocks import arenas_section, holes_section
@@ -155,4 +155,4 @@ def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
 def missing_in(found: Overview) -> list[str]:
     """Return one line for each answer that is missing, with the reason."""
     asked = ((title, getattr(found, name)) for name, title in TITLES.items())
-    return [f"{title}: {one_line(one.why)}" for title, one in asked if one.why]
+    return [f"{title}: {own_line(one.why)}" for title, one in asked if one.why]

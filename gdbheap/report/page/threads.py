@@ -1,20 +1,20 @@
-"""The page's sections of threads with their frames, and of tasks by where they wait. Only the name, type and size of a
-variable are shown."""
+"""The page's sections of threads with their frames, and of tasks, grouped by the line of code at which they wait. Only
+the name, type and size of a variable are shown."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.answers.threads import PythonThread, Running
+from gdbheap.answers.threads import PythonThread, ThreadFrame
 from gdbheap.errors import one_line
 from gdbheap.report.page.html import COUNT, SIZE, Column, Section, details, paragraph, refused, table
 from gdbheap.report.text.numbers import counted, size_text
-from gdbheap.report.words.graph import thread_name
+from gdbheap.report.words.threads import thread_name
 
 if TYPE_CHECKING:
     from gdbheap.answers.tasks import Row, Tasks
-    from gdbheap.answers.threads import Line, ThreadLines, Threads
+    from gdbheap.answers.threads import ThreadLine, ThreadLines, Threads
     from gdbheap.snapshots.overview import Outcome
     from gdbheap.snapshots.snapshot import ThreadName
 
@@ -68,7 +68,7 @@ def _names(names: Sequence[ThreadName]) -> str:
 
 
 def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
-    """Return a group of threads that are at the same lines, with their frames."""
+    """Return the element for a group of threads whose frames are at the same lines of code."""
     first, known = threads[0], [thread for thread in threads if isinstance(thread, PythonThread)]
     who = f"Thread {thread_name(first)}"
     if len(threads) > 1:
@@ -84,11 +84,11 @@ def _stack(number: int, threads: Sequence[PythonThread | ThreadLines]) -> str:
     return details(title, frames, number == 0) or paragraph(title)
 
 
-def _variables(frame: Running | Line) -> tuple[object, ...]:
+def _variables(frame: ThreadFrame | ThreadLine) -> tuple[object, ...]:
     """Return the cells for a frame's variables: the size of all variables, and the largest ones. The cells are empty if
     variables were not read.
     """
-    if not isinstance(frame, Running):
+    if not isinstance(frame, ThreadFrame):
         return ()
     most = sorted(frame.locals, key=lambda one: -one.size)[:SHOWN_LOCALS]
     told = ", ".join(f"{one.name or '(on the stack)'}: {one.type} ({size_text(one.size)})" for one in most)

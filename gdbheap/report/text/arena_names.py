@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.finding import OF_C_LIBRARIES
+from gdbheap.allocators.registry import OF_C_LIBRARIES
 from gdbheap.report.text.numbers import arena_text
 
 __all__ = ["arena_name", "arena_number"]
@@ -15,5 +15,5 @@ def arena_number(index: int | None, allocator: str) -> str:
 
 
 def arena_name(index: int | None, allocator: str) -> str:
-    """Return an arena in the form that ``--arena`` takes: with its allocator, unless that is the C library's."""
+    """Return the name of an arena as ``--arena`` accepts it: with its allocator, unless that is the C library's."""
     return arena_text(index) if index is None or allocator in OF_C_LIBRARIES else f"{allocator}:{index}"

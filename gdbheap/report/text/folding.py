@@ -19,13 +19,14 @@ _NUMBER = re.compile(r"(?<![A-Za-z_])\d[\d,]*")
 
 @dataclass(frozen=True)
 class Gap:
-    """Rows that are missing in a list: ``count`` of them, before the row with the index ``at``."""
+    """The place where rows were left out of a list: ``count`` rows, before the row with the index ``at``."""
 
     at: int = 0
     count: int = 0
 
     def between(self, start: int, end: int) -> int:
-        """Return how many rows are missing inside of the rows [start, end)."""
+        """Return how many rows were left out between the first and the last of the rows with the indices [start,
+        end)."""
         return self.count if start < self.at < end else 0
 
 
@@ -41,7 +42,7 @@ def folded(
     """Return the rows, with the middle of each run of repeating rows replaced by one row.
 
     Rows repeat if their keys are equal except for numbers, one by one or in groups of two or three rows. ``more`` makes
-    the replacing row from the number of rows left out and the first words of their keys. If a ``gap`` lies within a
+    the row that replaces the others, from their number and the first words of their keys. If a ``gap`` lies within a
     run, its missing rows count as part of the run; otherwise a row of their own stands for them. If the result is still
     long, only the first and last ROWS_AT_EACH_END rows stay.
     """
@@ -64,9 +65,10 @@ def folded(
 
 
 def _run(keys: Sequence[tuple[str, ...]], at: int) -> tuple[int, int]:
-    """Return the period with which the run at ``at`` leaves out the most rows, and the length of this run.
+    """Return the period and the length of the run of repeating rows that begins at ``at``.
 
-    The period is the number of rows in a repeating group.
+    The period is the number of rows in a repeating group. If several periods fit, the one that leaves out the most rows
+    is returned.
     """
     lengths = [(period, _length(keys, at, period)) for period in range(1, MAX_PERIOD + 1)]
     return max(lengths, key=lambda found: found[1] - 2 * found[0])

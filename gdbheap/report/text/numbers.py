@@ -129,7 +129,7 @@ def is_name(text: str) -> bool:
 def parse_address(text: str) -> int:
     """Parse an address in hexadecimal (0x…) or decimal. Raises ValueError, also for a number with more than 64 bits."""
     if _matched(ADDRESS, text) is None:
-        raise ValueError(f"{text!r} is not an address: hexadecimal (0x7f00…) or decimal")
+        raise ValueError(f"{text!r} is not an address: give it in hexadecimal (0x7f00…) or decimal")
     return _bounded(text, int(text, 16 if text.lower().startswith("0x") else 10))
 
 

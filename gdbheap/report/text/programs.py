@@ -1,4 +1,4 @@
-"""Name a recorded program."""
+"""The name of a recorded program in texts: its command line or, if that is unknown, its file."""
 
 from __future__ import annotations
 
@@ -14,5 +14,7 @@ LENGTH = 80
 
 
 def program_text(words: Sequence[str], exe: str) -> str:
-    """Return a recorded program's command line as in a shell, shortened; if it is unknown, the program's file."""
+    """Return a recorded program's command line as a user would type it in a shell, shortened. If it is unknown, return
+    the path of the program's file.
+    """
     return named(one_line(shlex.join(words) or exe, LENGTH))

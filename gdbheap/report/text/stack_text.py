@@ -30,8 +30,8 @@ def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
 
 
 def short_frames(frames: Sequence[StackFrame]) -> list[str]:
-    """Return the two innermost frames, the innermost first, as text for a table's cell. If there are Python frames,
-    only these count."""
+    """Return the two innermost frames, the innermost first, as text for a table's cell. If there are Python frames, all
+    other frames are ignored."""
     python = [frame for frame in frames if frame.kind == "python"]
     return [_line(frame).strip() for frame in reversed((python or list(frames))[-SHORT:])]
 

@@ -42,9 +42,12 @@ BLOCK = "█"
 class Style:
     """The style of a report.
 
-    ``exact``: sizes in bytes with separators. ``width``: columns of the terminal, None for no limit. ``bold``: the
-    terminal shows bold text and colours. ``rss``: the target's RSS in bytes, None if unknown. ``private``: ``rss``
-    counts only the resident private memory, as known from a core. ``ascii``: the output cannot show block characters.
+    ``exact``: print sizes in bytes, with separators.
+    ``width``: columns of the terminal, None for no limit.
+    ``bold``: the terminal shows bold text and colours.
+    ``rss``: the target's RSS in bytes, None if unknown.
+    ``private``: ``rss`` counts only the resident private memory; true for a core.
+    ``ascii``: the output cannot show block characters.
     ``command``: the first word of gdbheap's commands, as they are typed where the report is read.
     """
 
@@ -130,13 +133,17 @@ class Style:
         text = self.named(text)
         if self.width is None:
             return text
+        width = max(self.width - 1, NARROWEST)
+        if len(text) <= width and text.isprintable():
+            # Importing textwrap takes longer than the rest of a short command.
+            return text
         import textwrap
 
-        lines = textwrap.wrap(text, max(self.width - 1, NARROWEST), subsequent_indent=INDENT)
+        lines = textwrap.wrap(text, width, subsequent_indent=INDENT)
         return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
 
     def named(self, text: str) -> str:
-        """Return a sentence with gdbheap's quoted commands in the form in which a reader of the report types them."""
+        """Return a sentence with gdbheap's quoted commands as a reader of the report types them."""
         return as_typed(text, self.command)
 
     def heading(self, text: str) -> str:

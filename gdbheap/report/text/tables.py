@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.errors import one_line
+from gdbheap.errors import own_line
 from gdbheap.report.text.style import Style
 
 TYPE_CHECKING = False
@@ -50,8 +50,8 @@ RESIDENT = Column("resident")
 class Shares:
     """The cells that show each row's share of RSS. Only resident bytes count.
 
-    If the resident bytes of a row differ from all its bytes, the resident bytes get a column of their own. ``sizes``:
-    for each row and for the total, all bytes, and how many of them are not resident.
+    If bytes that are not resident change the printed share of a row, the table also has a column of resident bytes.
+    ``sizes``: for each row and for the total, all bytes, and how many of them are not resident.
     """
 
     __slots__ = ("_has_resident", "_style")
@@ -62,7 +62,7 @@ class Shares:
 
     @property
     def columns(self) -> tuple[Column, ...]:
-        """The columns to use instead of SHARE."""
+        """The columns to use instead of SHARE: the share of RSS, after a column of resident bytes if that is needed."""
         return (RESIDENT, SHARE) if self._has_resident else (SHARE,)
 
     def cells(self, size: int | None, absent: int = 0) -> list[str]:
@@ -197,7 +197,9 @@ def _shorter(text: str, limit: int, mark: str) -> str:
 
 
 def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
-    """Return the width of each column in characters: that of its longest text, at least LEAST more than its title."""
+    """Return the width of each column in characters: the width of its longest text, and at least LEAST more than the
+    width of its title.
+    """
     cells = zip(*body) if body else ((),) * len(columns)
     return [max(len(one.title) + LEAST, *map(len, cell), 0) for one, cell in zip(columns, cells)]
 
@@ -213,7 +215,7 @@ def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
 def _cell(text: str) -> str:
     """Return a cell's text on one line. Blanks at its beginning stay, because they indent a tree."""
     indent = len(text) - len(text.lstrip(" "))
-    return " " * indent + one_line(text, CELL_LIMIT)
+    return " " * indent + own_line(text, CELL_LIMIT)
 
 
 def _cut(line: str, style: Style) -> str:

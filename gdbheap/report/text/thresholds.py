@@ -1,4 +1,4 @@
-"""Sentences about malloc's thresholds."""
+"""Sentences about malloc's mmap and trim thresholds: their values, where these come from, and how to set them."""
 
 from __future__ import annotations
 
@@ -28,12 +28,14 @@ def mmapped_again(origin: str) -> str:
 
 
 def kept_because(value: int, origin: str) -> str:
-    """Return the end of a sentence about the mmap threshold, with its value or its rise: "rose to 31.0 MiB …"."""
+    """Return the end of a sentence about the mmap threshold: "rose to 31.0 MiB when a large block was freed", or "is"
+    with its value.
+    """
     if origin == RISEN:
         return f"rose to {size_text(value)} when a large block was freed"
     return f"is {threshold_text(value, origin)}"
 
 
 def threshold_text(value: int, origin: str) -> str:
-    """Return a threshold with the origin of its value, in words."""
+    """Return a threshold as text, with the origin of its value: "128.0 KiB (the default)"."""
     return f"{size_text(value)} ({ORIGINS[origin]})"

@@ -6,9 +6,11 @@ from collections.abc import Sequence
 
 from gdbheap.report.text.style import Style
 
-__all__ = ["at_least", "unfinished"]
+__all__ = ["NO_HOLDER", "STALE", "at_least", "unfinished"]
 
 INDENT = "  "
+NO_HOLDER = "No holder is proven."
+STALE = "other pointers to the rest may be stale"
 
 
 def at_least(text: str, is_least: bool) -> str:

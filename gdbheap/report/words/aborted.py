@@ -1,4 +1,4 @@
-"""The text about the reason why glibc ended a process."""
+"""The text that explains why glibc ended a process: its message, the damaged block, and the calls that led there."""
 
 from __future__ import annotations
 

@@ -1,10 +1,12 @@
-"""The text of ``heap arenas``."""
+"""The text of ``heap arenas``: a table of malloc's arenas and, with --detail, their free lists and the thread
+caches.
+"""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.numbers import address_text, arena_text, count_text, share_text
+from gdbheap.report.text.numbers import address_text, arena_text, count_text, listed, share_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 
@@ -50,17 +52,17 @@ NO_ARENAS = (
 
 
 def render(answer: Arenas, style: Style, cut: int = 0, detail: bool = False) -> str:
-    """Return the text of the answer: a row for each arena, a row for the mmapped chunks, and the total, with
-    malloc_stats()'s figures.
+    """Return the text of the answer. It begins with the memory in use and free. A table has a row for each arena, one
+    for the mmapped chunks, and the total. The figures are those of malloc_stats().
 
-    ``cut``: how many arenas are not listed. ``detail``: add the heaps and free lists of the listed arenas, and the
-    caches of all threads.
+    ``cut``: how many arenas are not listed.
+    ``detail``: add the heaps and free lists of the listed arenas, and the caches of all threads.
     """
     others = [_others(answer, style)] if answer.others else []
     caches = [_caches(answer, style)] if answer.caches else []
     if answer.serving:
         classes = [_sizes(answer, style), style.filled(NO_ARENAS)] if answer.classes else []
-        return join(*others, *classes, *caches)
+        return join(style.filled(_serving(answer, style)), *others, *classes, *caches)
     others += caches
     if answer.classes:
         return join(_without_arenas(answer, style), *others)
@@ -100,14 +102,21 @@ def _caches(answer: Arenas, style: Style) -> str:
 
 
 def _without_arenas(answer: Arenas, style: Style) -> str:
-    """Return the block sizes of an allocator without arenas, and a sentence about the memory that the allocator got
-    from the kernel.
+    """Return a sentence about the memory that an allocator without arenas got from the kernel, and the table of its
+    block sizes.
     """
     sentence = (
         "This malloc has no arenas: all threads share its groups of equally large blocks. It holds "
         f"{style.bytes(answer.total.system)} that it got from the kernel."
     )
-    return join(_sizes(answer, style), style.filled(sentence))
+    return join(style.filled(sentence), _sizes(answer, style))
+
+
+def _serving(answer: Arenas, style: Style) -> str:
+    """Return a sentence about the memory of the allocators that serve malloc instead of the C library."""
+    total, names = answer.as_document().total, listed(answer.serving)
+    holds = f"{names} {'holds' if len(answer.serving) == 1 else 'hold'} {style.bytes(total.system)}"
+    return f"{holds}: {style.bytes(total.in_use)} in use and {style.bytes(total.free)} free."
 
 
 def _sizes(answer: Arenas, style: Style) -> str:

@@ -39,14 +39,18 @@ def column_text(column: Wide, style: Style) -> str:
 
 
 def render_arrays(rows: Sequence[ArrayRow], count: int, size: int, absent: int, style: Style) -> str:
-    """Return a table with a row for each array and, below it, one for each of its largest columns. ``count``, ``size``,
-    ``absent``: the number of all arrays, their bytes, and how many of these are not resident."""
+    """Return a sentence about all arrays, and a table with a row for each array and, below it, one for each of its
+    largest columns.
+
+    ``count``, ``size``, ``absent``: the number of all arrays, their bytes, and how many of these bytes are not
+    resident.
+    """
     shown = [cells for row in rows for cells in (_row(row, style), *_columns(row, style))]
     told = (
         f"{counted(count, 'DataFrame, table or array has', 'DataFrames, tables and arrays have')} {style.bytes(size)} "
         f"of values{style.of_rss(size, absent)}. Memory that several of them share is counted once."
     )
-    return join(table(ARRAYS, shown, style), style.filled(told))
+    return join(style.filled(told), table(ARRAYS, shown, style))
 
 
 def _row(row: ArrayRow, style: Style) -> list[str]:
@@ -73,7 +77,9 @@ def _row(row: ArrayRow, style: Style) -> list[str]:
 
 
 def _kept_by(views: KeptBy, style: Style) -> str:
-    """Return a note that names the views that alone keep an array alive although they show only little of it."""
+    """Return a note about views that alone keep an array alive. They show only a small part of it, so a copy of that
+    part would free the rest.
+    """
     return (
         f"kept alive only by {counted(views.count, 'view')} of {style.bytes(views.shown)} ({views.type}): copy the "
         "viewed part"

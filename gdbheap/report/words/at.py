@@ -1,4 +1,4 @@
-"""The text of ``heap at``."""
+"""The text of ``heap at``: what an address lies in, who owns that block, and what it points to."""
 
 from __future__ import annotations
 
@@ -57,8 +57,10 @@ def _refers(answer: At, style: Style) -> list[str]:
 def maker_lines(made: AllocatingCall | None, style: Style) -> list[str]:
     """Return lines with the recorded call that allocated a block, and its stack; one line if no call was recorded."""
     if made is None:
-        return ["  made by  no recorded call with a stack"]
-    about = f"  made by  a call that requested {style.bytes(made.asked)} and got {address_text(made.address)}, from"
+        return ["  allocated by  an unknown call: no stack was recorded"]
+    about = (
+        f"  allocated by  a call that requested {style.bytes(made.asked)} and got {address_text(made.address)}, from"
+    )
     return [about, stack_text(made.frames, style)]
 
 

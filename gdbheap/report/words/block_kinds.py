@@ -1,4 +1,4 @@
-"""The text of ``heap chunks --by=type``."""
+"""The text of ``heap chunks --by=type``: a row for each kind of block in use."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ LONGEST = 200
 
 
 def render(answer: BlockKinds, style: Style) -> str:
-    """Return the text of the answer: a row for each kind of block, one row for kinds that are not listed, one for
-    blocks of unknown kind, and the total.
+    """Return the text of the answer: how many blocks have a known kind, and which command lists blocks.
 
-    The last sentence says how many blocks have a known kind, and which command lists blocks.
+    A row for each kind of block follows, one row for kinds that are not listed, one for blocks of unknown kind, and the
+    total.
     """
     rows = [
         [style.size(row.bytes), count_text(row.count), _used(row, style), one_line(row.type, LONGEST)]
@@ -36,7 +36,7 @@ def render(answer: BlockKinds, style: Style) -> str:
         rows.append([style.size(size), count_text(count), "", f"{left:,} more"])
     rows.append([style.size(rest.bytes), count_text(rest.count), "", "blocks of unknown kind"])
     ends = [style.size(total.bytes), count_text(total.count), "", "total"]
-    return join(table(COLUMNS, rows, style, ends), style.filled(_sentence(answer)))
+    return join(style.filled(_sentence(answer)), table(COLUMNS, rows, style, ends))
 
 
 def _used(row: KindRow, style: Style) -> str:

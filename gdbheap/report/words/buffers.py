@@ -1,4 +1,4 @@
-"""The text of ``heap pyobjects --buffers``."""
+"""The text of ``heap pyobjects --buffers``: a row for each kind of buffer that Python objects own."""
 
 from __future__ import annotations
 
@@ -17,10 +17,8 @@ COLUMNS = Column("buffer", True), Column("owner type", True)
 
 
 def render(answer: Buffers, style: Style) -> str:
-    """Return the text of the answer: a row for each kind of buffer, one row for kinds that are not listed, and the
-    total.
-
-    The last sentence gives the number of all buffers, and their bytes.
+    """Return the text of the answer. It begins with the number of all buffers, and their bytes. A table has a row for
+    each kind of buffer, one for kinds that are not listed, and the total.
     """
     if not answer.matching:
         return style.filled("No object of a matching type owns a buffer; 'heap pyobjects' lists the types.")
@@ -35,8 +33,8 @@ def render(answer: Buffers, style: Style) -> str:
     whole = [count_text(answer.count), style.size(answer.bytes), *shares.cells(answer.bytes, answer.absent)]
     total = [*whole, "total", ""]
     return join(
-        table((Column("count"), Column("size"), *shares.columns, *COLUMNS), rows, style, total),
         style.filled(_sentence(answer, style)),
+        table((Column("count"), Column("size"), *shares.columns, *COLUMNS), rows, style, total),
     )
 
 

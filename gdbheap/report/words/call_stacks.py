@@ -28,7 +28,8 @@ def render(answer: CallStacks, left_out: int, style: Style) -> str:
     sites = answer.sites[:MAX_SITES]
     rows = [_row(site, answer, style) for site in sites]
     rest = len(answer.sites) - len(sites)
-    parts = [style.filled(_about(answer, style)), table(COLUMNS, rows, style, _total(answer, style)) if rows else ""]
+    parts = [style.filled(f"{_about(answer, style)}{_largest(answer, style)}")]
+    parts += [table(COLUMNS, rows, style, _total(answer, style))] if rows else []
     parts += [f"{counted(rest, 'more site')} not listed."] if rest else []
     parts += [_stack(stack, answer, style) for stack in answer.rows]
     parts += [f"{counted(left_out, 'more stack')} not listed."] if left_out else []
@@ -53,6 +54,14 @@ def _about(answer: CallStacks, style: Style) -> str:
         f"After call {answer.call:,} of {answer.calls:,} in {who}, {style.bytes(answer.bytes)} in"
         f" {counted(answer.blocks, 'block')} were in use{_about_equal(answer)}{exact}."
     )
+
+
+def _largest(answer: CallStacks, style: Style) -> str:
+    """Return a sentence about the site that allocated the most bytes; "" if there is none."""
+    first = max(answer.sites, key=lambda site: site.bytes, default=None)
+    if first is None or first.frame is None or first.bytes <= 0:
+        return ""
+    return f" The most came from {label(first.frame)}: {style.bytes(first.bytes)}."
 
 
 def _about_equal(answer: CallStacks) -> str:

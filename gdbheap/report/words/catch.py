@@ -1,4 +1,4 @@
-"""The text of ``heap catch``."""
+"""The text of ``heap catch``: each call that matched, with its stack, and the cost of catching."""
 
 from __future__ import annotations
 
@@ -18,15 +18,18 @@ ENDS = {"gone": "The process ended.", "exec": "The process began to run another 
 
 
 def render(answer: Catch, cut: int, style: Style) -> str:
-    """Return the text of the answer: each call with its stack, and the cost of catching.
+    """Return the text of the answer: how many calls matched, each call with its stack, and the cost of catching.
 
     ``cut``: how many calls are not listed.
     """
-    parts = [_call(call, style) for call in answer.rows] or ["No matching call was made."]
+    count = len(answer.rows) + cut
+    made = counted(count, "matching call was", "matching calls were") if count else "No matching call was"
+    parts = [f"{made} made in {answer.seconds:.1f} s."]
+    parts += [_call(call, style) for call in answer.rows]
     parts += [f"{counted(cut, 'more call')} not listed."] if cut else []
     cost = answer.cost
-    told = f"gdbheap watched for {answer.seconds:.1f} s. Threads were stopped for {1000 * cost.stood:.1f} ms in total, "
-    told += f"the whole process for {1000 * cost.held:.1f} ms. {ENDS.get(answer.why_ended, '')}"
+    told = f"Cost: threads were stopped for {1000 * cost.stood:.1f} ms in total, the whole process for "
+    told += f"{1000 * cost.held:.1f} ms. {ENDS.get(answer.why_ended, '')}"
     return join(*parts, style.filled(told.rstrip()))
 
 

@@ -1,4 +1,4 @@
-"""The text of ``heap check``."""
+"""The text of ``heap check``: whether the heap is damaged, and a row for each damaged place."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.numbers import address_text, counted, listed
 from gdbheap.report.text.style import FAULT, SOUND, Style
 from gdbheap.report.text.tables import Column, join, table
 from gdbheap.report.words.aborted import abort_lines
@@ -32,29 +32,33 @@ def render(answer: Check, style: Style, damage: Sequence[Damage], count: int) ->
 
 
 def _walked(answer: Check, style: Style, damage: Sequence[Damage], count: int) -> str:
-    pools = counted(answer.page_count, "page") + " of mimalloc" if answer.page_count else counted(answer.pools, "pool")
-    slabs = f", {counted(answer.slabs, 'slab')} of jemalloc" if answer.slabs else ""
-    slabs += f", {counted(answer.spans, 'span')} of tcmalloc" if answer.spans else ""
-    walked = f"{counted(answer.regions, 'region')}, {counted(answer.chunks, 'chunk')}{slabs} and {pools} were walked"
-    if not count:
-        verdict = "nothing is damaged" if answer.ok else "not everything could be read"
-        return _verdict(walked, verdict, SOUND if answer.ok else FAULT, style)
-    if answer.ok:
-        places = counted(count, "place is", "places are")
-        verdict = f"{places} being changed by a thread inside malloc"
-        return join(style.heading(f"{walked}; {verdict}."), _table(damage, style))
     places = counted(count, "place is", "places are")
+    if not count:
+        verdict = "Nothing is damaged" if answer.ok else "Not everything could be read"
+        return _verdict(answer, verdict, SOUND if answer.ok else FAULT, style)
+    if answer.ok:
+        verdict = f"{places} being changed by a thread inside malloc"
+        return join(_verdict(answer, verdict, None, style), _table(damage, style))
     left = style.bytes(answer.unexplained)
     went_on = f"The check continued after each damaged place. It could not read {left} of glibc's arenas."
-    return join(_verdict(walked, f"{places} damaged", FAULT, style), _table(damage, style), style.filled(went_on))
+    verdict = _verdict(answer, f"{places} damaged", FAULT, style)
+    return join(verdict, _table(damage, style), style.filled(went_on))
 
 
-def _verdict(walked: str, verdict: str, what: str, style: Style) -> str:
-    """Return the first line: the amount of data that was walked, and the verdict in colour.
+def _verdict(answer: Check, verdict: str, what: str | None, style: Style) -> str:
+    """Return the first line: the verdict in colour, and the amount of data that was walked.
 
-    ``what``: the colour, a key of COLOURS.
+    ``what``: the colour, a key of COLOURS; None for no colour.
     """
-    return f"{style.heading(f'{walked};')} {style.coloured(f'{verdict}.', what)}"
+    pools = counted(answer.page_count, "page") + " of mimalloc" if answer.page_count else counted(answer.pools, "pool")
+    parts = [counted(answer.regions, "region")] if answer.regions else []
+    parts += [counted(answer.chunks, "chunk")] if answer.chunks else []
+    parts += [f"{counted(answer.slabs, 'slab')} of jemalloc"] if answer.slabs else []
+    parts += [f"{counted(answer.spans, 'span')} of tcmalloc"] if answer.spans else []
+    parts += [pools] if answer.page_count or answer.pools else []
+    were = "was" if len(parts) == 1 and parts[0].startswith("1 ") else "were"
+    walked = f"{listed(parts) if parts else 'No blocks'} {were} walked."
+    return f"{style.coloured(f'{verdict}.', what)} {style.heading(walked)}"
 
 
 def named(place: Damage) -> Damage:

@@ -9,7 +9,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import join
 
 if TYPE_CHECKING:
-    from gdbheap.first_page.check_advice import CheckAdvice, Other, Setting
+    from gdbheap.first_page.check_advice import CheckAdvice, MallocSetting, Other
 
 __all__ = ["render"]
 
@@ -29,8 +29,9 @@ HUGE = (
 
 
 def render(answer: CheckAdvice, style: Style) -> str:
-    """Return the text of the answer: which settings are advised now; then, for each known setting, whether it is set,
-    whether it is active, and which memory it affects."""
+    """Return the text of the answer. It begins with the settings that findings advise now. A sentence about each known
+    setting follows: whether it is set, whether it is active, and which memory it affects.
+    """
     known = answer.knows_environment
     lines = [style.filled(_sentence(setting, known, style)) for setting in answer.settings]
     lines += [style.filled(_other(other, known)) for other in answer.other_settings]
@@ -38,7 +39,7 @@ def render(answer: CheckAdvice, style: Style) -> str:
     return join("\n".join(_findings(answer, style)), "\n".join(lines), unknown)
 
 
-def _sentence(setting: Setting, known: bool, style: Style) -> str:
+def _sentence(setting: MallocSetting, known: bool, style: Style) -> str:
     value = _in_force(setting, style)
     if setting.value is None:
         state = f"{_unset(setting.name, known)}: {value}{_because(setting)}"
@@ -54,7 +55,7 @@ def _unset(name: str, known: bool) -> str:
     return f"{name} is not set" if known else f"Whether {name} was set is unknown"
 
 
-def _in_force(setting: Setting, style: Style) -> str:
+def _in_force(setting: MallocSetting, style: Style) -> str:
     if setting.field == PAGES:
         return HUGE[setting.in_force]
     if setting.field == ALL:
@@ -63,7 +64,7 @@ def _in_force(setting: Setting, style: Style) -> str:
     return f"{setting.field} is {style.bytes(setting.in_force)}"
 
 
-def _because(setting: Setting) -> str:
+def _because(setting: MallocSetting) -> str:
     has_value = setting.field == ALL and setting.in_force
     return f" ({HOW[setting.how]})" if has_value or setting.field not in (ALL, PAGES) else ""
 
@@ -77,10 +78,18 @@ def _other(other: Other, known: bool) -> str:
 def _findings(answer: CheckAdvice, style: Style) -> list[str]:
     if not answer.findings:
         return ["No setting is advised now."]
-    lines = ["'heap' advises:"]
+    lines = [_advised(answer)]
     for finding in answer.findings:
         settings = " ".join(f"{name}={value}" for name, value in finding.environment.items())
         already = " (already set)" if finding.id in answer.heeded else ""
         size = f"{style.bytes(finding.bytes)}{style.of_rss(finding.bytes)}"
         lines.append(f"  {settings}{already}: {finding.id}, {size}")
     return lines
+
+
+def _advised(answer: CheckAdvice) -> str:
+    """Return the line above the advised settings: how many there are, and how many of them are set."""
+    count, heeded = len(answer.findings), len(answer.heeded)
+    if count == 1:
+        return f"1 setting is advised, {'and is' if heeded else 'but is not'} set:"
+    return f"{count} settings are advised, and {heeded or 'none'} of them {'is' if heeded < 2 else 'are'} set:"

@@ -1,4 +1,4 @@
-"""The text of ``heap chunks``."""
+"""The text of ``heap chunks``: a row for each listed block."""
 
 from __future__ import annotations
 

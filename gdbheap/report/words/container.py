@@ -75,7 +75,7 @@ def _files(files: list[TmpfsFile], style: Style) -> str:
 
 
 def _parts(answer: Container, style: Style) -> Iterator[str]:
-    """Yield the parts of the group's memory, in words. The parts add up to the group's whole memory."""
+    """Yield the parts of the group's memory, as text. The parts add up to the group's whole memory."""
     named = (
         (None if answer.own is None else answer.own - answer.moved, "this process's anonymous memory"),
         (answer.others, "other processes"),

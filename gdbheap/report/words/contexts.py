@@ -1,4 +1,4 @@
-"""The text of ``heap contexts``."""
+"""The text of ``heap contexts``: a row for each memory context of a PostgreSQL backend, and sums by name."""
 
 from __future__ import annotations
 
@@ -25,11 +25,10 @@ COLUMNS = (
 
 
 def render(answer: Contexts, style: Style) -> str:
-    """Return the text of the answer: if several contexts have the same name, a row for each name; then a row for each
-    context.
+    """Return the text of the answer: the number of contexts, the bytes that they got from malloc, and the free bytes
+    among these. If several contexts have the same name, a row for each name follows; then a row for each context.
 
-    Contexts that are not listed share one row. The total follows. The last sentences give the number of contexts, the
-    bytes that they got from malloc, and the free bytes among these.
+    Contexts that are not listed share one row. The total is the last row.
     """
     rows = [_row(row, style) for row in answer.rows]
     left = answer.count - len(answer.rows)
@@ -40,7 +39,7 @@ def render(answer: Contexts, style: Style) -> str:
         rows.append([*map(style.size, rest), "", f"{left:,} more", "", ""])
     sums = [style.size(answer.bytes), style.size(answer.free), style.size(answer.used)]
     listed = table(COLUMNS, rows, style, [*sums, "", "total", "", ""])
-    return join(_names(answer, style), listed, style.filled(_sentence(answer, style)))
+    return join(style.filled(_sentence(answer, style)), _names(answer, style), listed)
 
 
 def _names(answer: Contexts, style: Style) -> str:
@@ -67,5 +66,14 @@ def _sentence(answer: Contexts, style: Style) -> str:
     contexts = counted(answer.count, "memory context holds", "memory contexts hold")
     return (
         f"{contexts} {style.bytes(answer.bytes)} from malloc, counted as in pg_backend_memory_contexts. "
-        f"{style.bytes(answer.free)} of that is free: PostgreSQL can hand it out again."
+        f"{style.bytes(answer.free)} of that is free: PostgreSQL can hand it out again.{_most(answer, style)}"
     )
+
+
+def _most(answer: Contexts, style: Style) -> str:
+    """Return a sentence that names the contexts with the most memory."""
+    if not answer.by_name:
+        return ""
+    first = max(answer.by_name, key=lambda row: row.bytes)
+    have = f"{first.count:,} contexts named {first.name} have" if first.count > 1 else f"The context {first.name} has"
+    return f" {have} the most: {style.bytes(first.bytes)}."

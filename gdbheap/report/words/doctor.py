@@ -1,4 +1,4 @@
-"""The text of ``gdbheap doctor``."""
+"""The text of ``gdbheap doctor``: what keeps gdbheap from reading processes here, and the command that helps."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.doctor import Check, Doctor
+    from gdbheap.answers.doctor import AccessCheck, Doctor
 
 __all__ = ["render"]
 
@@ -21,7 +21,7 @@ NAMES = {
     "mem": "memory (mem, ptrace)",
     "cgroup": "the container's memory (cgroup)",
     "ptrace": "other users' processes (CAP_SYS_PTRACE)",
-    "yama": "processes that already run (ptrace_scope)",
+    "yama": "running processes (ptrace_scope)",
     "attach": "attaching to a process (ptrace)",
     "seccomp": "gdbheap's seccomp filter",
     "user-namespace": "gdbheap's user namespace",
@@ -37,7 +37,7 @@ def render(answer: Doctor, style: Style) -> str:
     return join("\n".join(_verdict(answer, style)), table(columns, rows, style))
 
 
-def _row(check: Check) -> list[str]:
+def _row(check: AccessCheck) -> list[str]:
     return [NAMES.get(check.id, check.id), WORDS[check.state], check.detail]
 
 

@@ -1,8 +1,8 @@
-"""The text of ``gdbheap export``."""
+"""The text of ``gdbheap export``: where the tables were written, and how many rows and bytes they have."""
 
 from __future__ import annotations
 
-from gdbheap.export.looks import Exported
+from gdbheap.export.table_export import Exported
 from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
@@ -13,16 +13,17 @@ COLUMNS = (Column("table", left=True), Column("rows"), Column("file's size"), Co
 
 
 def render(answer: Exported, style: Style) -> str:
-    """Return the text of the answer: for a single target a row for each table, for several targets only the sums."""
-    together = f"{counted(answer.look_count, 'snapshot')} in {answer.folder}: "
+    """Return the text of the answer: the folder, and the number of rows and bytes that were written to it. For a single
+    target a row for each table follows."""
+    done = f"Wrote the tables of {counted(answer.look_count, 'snapshot')} to {answer.folder}"
     sizes = {one.file: one.size for one in answer.rows}
     sums = f"{counted(sum(one.row_count for one in answer.rows), 'row')}, {style.bytes(sum(sizes.values()))}"
     missed = "\n".join(f"Left out: {reason}" for reason in answer.left_out)
     if answer.look_count != 1:
-        return join(style.filled(f"{together}{sums}."), missed)
+        return join(style.filled(f"{done}: {sums}."), missed)
     rows = [[one.name, f"{one.row_count:,}", style.size(one.size), one.file] for one in answer.rows]
     if len(sizes) == 1 < len(rows):
         # A database is a single file. The sentence names it.
-        together = f"{counted(answer.look_count, 'snapshot')} in {answer.folder}/{next(iter(sizes))}: "
-        return join(table(COLUMNS[:2], [row[:2] for row in rows], style), style.filled(f"{together}{sums}."), missed)
-    return join(table(COLUMNS, rows, style), style.filled(f"{together}{sums}."), missed)
+        told = style.filled(f"{done}/{next(iter(sizes))}: {sums}.")
+        return join(told, table(COLUMNS[:2], [row[:2] for row in rows], style), missed)
+    return join(style.filled(f"{done}: {sums}."), table(COLUMNS, rows, style), missed)

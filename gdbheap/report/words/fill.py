@@ -1,10 +1,10 @@
-"""The text of ``heap pyobjects --by=fill``."""
+"""The text of ``heap pyobjects --by=fill``: how full each type's containers are."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.numbers import count_text
+from gdbheap.report.text.numbers import count_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 
@@ -26,7 +26,8 @@ ABOUT = (
 
 
 def render(answer: Fills, style: Style) -> str:
-    """Return the text of the answer: a row for each type of container, then an explanation of the column "room"."""
+    """Return the text of the answer: how full all containers are, a row for each type of container, and an explanation
+    of the column "room"."""
     if not answer.rows:
         return style.filled("No list, bytearray, dict or set matches.")
     rows = [
@@ -37,4 +38,11 @@ def render(answer: Fills, style: Style) -> str:
         ]
         for row in answer.rows
     ]  # fmt: skip
-    return join(table(COLUMNS, rows, style), style.filled(ABOUT))
+    return join(style.filled(_sentence(answer)), table(COLUMNS, rows, style), style.filled(ABOUT))
+
+
+def _sentence(answer: Fills) -> str:
+    count, items, room = (sum(getattr(row, name) for row in answer.rows) for name in ("count", "items", "room"))
+    share = f" ({100 * items / room:.1f} %)" if room else ""
+    containers = counted(count, "container holds", "containers hold")
+    return f"{containers} {count_text(items)} of the {counted(room, 'item')} for which there is room{share}."

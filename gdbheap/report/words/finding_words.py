@@ -1,4 +1,4 @@
-"""The record of the words for one kind of finding. Each file ``words.py`` of a rule makes one such record."""
+"""The class of the texts for one kind of finding. The file ``words.py`` of each rule creates one object of it."""
 
 from __future__ import annotations
 
@@ -13,11 +13,14 @@ F = TypeVar("F", bound=Figures)
 
 @dataclass(frozen=True)
 class Words(Generic[F]):
-    """The words for findings with one kind of figures.
+    """The texts for one kind of finding. Each begins with a small letter and has no full stop. --bytes (exact sizes)
+    does not change them.
 
-    ``text``: a description of the finding. ``advice``: the advice to the user. ``remedy``: the same advice as a clause
-    that follows the advice of a more specific finding about the same bytes; "" if there is none. These texts begin with
-    a small letter, and end without a full stop. --bytes (exact sizes) does not change them.
+    ``figures``: the class of the findings' figures.
+    ``text``: a description of the finding.
+    ``advice``: the advice to the user.
+    ``remedy``: the same advice as a clause. It follows the advice of a more specific finding about the same bytes. ""
+    if there is none.
     """
 
     figures: type[F]

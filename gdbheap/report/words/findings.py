@@ -1,4 +1,4 @@
-"""The text and the advice of findings. The words of each kind of finding are in a file with the rule that finds it."""
+"""Format findings and their advice. The texts for each kind of finding are in ``words.py``, next to its ``rule.py``."""
 
 from __future__ import annotations
 
@@ -9,16 +9,17 @@ from types import MappingProxyType
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings import Finding
 from gdbheap.findings.after_fork import words as after_fork
 from gdbheap.findings.cached import words as cached
 from gdbheap.findings.capacity import words as capacity
 from gdbheap.findings.contexts import words as contexts
 from gdbheap.findings.cycles import words as cycles
 from gdbheap.findings.equal_strings import words as equal_strings
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.fragmented import words as fragmented
 from gdbheap.findings.free_chunks import words as free_chunks
 from gdbheap.findings.free_lists import words as free_lists
+from gdbheap.findings.garbage_list import words as garbage_list
 from gdbheap.findings.growing import words as growing
 from gdbheap.findings.growing_buffers import words as growing_buffers
 from gdbheap.findings.holder import words as holder
@@ -66,20 +67,22 @@ __all__ = [
 ]
 
 FILES = (
-    after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, growing,
-    growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, lazily_freed, leak_like,
-    locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator,
+    after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, garbage_list,
+    growing, growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, lazily_freed,
+    leak_like, locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator,
     other_held, pinned_pages, pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused,
     thread_tops, tracemalloc, uncollectable_cycles,
 )  # fmt: skip
 Numbers = Mapping[str, Sequence[int]]
-"""The numbers of findings in the list that a reader sees, by the findings' ids; empty if there is no such list."""
+"""The positions of findings in the list that the reader sees, by the findings' id, counted from 1. Empty if there is no
+list. Several findings may have the same id.
+"""
 WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
 @dataclass(frozen=True)
 class FindingKeys:
-    """A finding with its text and advice, in the form of a JSON document."""
+    """The keys of a finding in the JSON document, including its text and advice."""
 
     id: str
     bytes: int
@@ -93,7 +96,7 @@ class FindingKeys:
 
 
 def numbers_of(findings: Sequence[Finding]) -> Numbers:
-    """Return the numbers of findings in a list by the findings' ids. The numbers begin with 1."""
+    """Return the positions of these findings in the list, by the findings' id, counted from 1."""
     found: defaultdict[str, list[int]] = defaultdict(list)
     for number, finding in enumerate(findings, 1):
         found[finding.id].append(number)
@@ -103,43 +106,44 @@ def numbers_of(findings: Sequence[Finding]) -> Numbers:
 def text_of(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str:
     """Return the text of a finding, which describes the memory that was found.
 
-    The text refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the finding is from
-    a file that lacks figures that its text needs.
+    The text refers to other findings by their ``numbers``, or else by their ids. Raises KeyError if the text needs a
+    figure that the finding lacks, because it comes from an older file.
     """
     text: str = _words(finding).text(printable_record(finding.figures))
     return ". ".join([text, *_shared(finding.shared, numbers), *_within(finding, numbers)])
 
 
 def advice_of(finding: Finding) -> str:
-    """Return the advice of a finding, its alternatives last. Raises KeyError if the finding is from a file that lacks
-    figures that the advice needs."""
+    """Return the advice of a finding, its alternatives last. Raises KeyError if the advice needs a figure that the
+    finding lacks, because it comes from an older file."""
     advice: str = _words(finding).advice(printable_record(finding.figures))
     remedies = [_words(other).remedy(printable_record(other.figures)) for other in finding.alternatives]
     return "; or ".join([advice, *remedies])
 
 
 def words_of(finding: Finding) -> tuple[str | None, str | None]:
-    """Return the text and the advice of a finding; None instead of a text that needs figures that the finding lacks."""
+    """Return the text and the advice of a finding. Each of them is None if the finding lacks a figure for it."""
     return text_or_none(finding), advice_or_none(finding)
 
 
 def text_or_none(finding: Finding, numbers: Numbers = MappingProxyType({})) -> str | None:
-    """Return the text of a finding; None if it is from an older file that lacks figures that the text needs."""
+    """Return the text of a finding; None if an older file lacks a figure that the text needs."""
     with suppress(KeyError, AttributeError):
         return text_of(finding, numbers)
     return None
 
 
 def advice_or_none(finding: Finding) -> str | None:
-    """Return the advice of a finding; None if it is from an older file that lacks figures that the advice needs."""
+    """Return the advice of a finding; None if an older file lacks a figure that the advice needs."""
     with suppress(KeyError, AttributeError):
         return advice_of(finding)
     return None
 
 
 def keys_of(finding: Finding) -> FindingKeys:
-    """Return a finding in the form of a JSON document. Raises KeyError if it is from a file that lacks figures that its
-    text or its advice needs."""
+    """Return the keys of a finding in the JSON document. Raises KeyError if its text or its advice needs a figure that
+    an older file lacks.
+    """
     text, advice = text_of(finding), advice_of(finding)
     rest = finding.commands, finding.environment, finding.within, finding.doubtful
     return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)

@@ -18,7 +18,7 @@ NEAREST_COLUMNS = (Column("address"), Column("size"), Column("arena"), Column("t
 
 
 def render(answer: Fit, style: Style) -> str:
-    """Return whether the request fits, a row for each arena, and the largest of the free chunks that are too small."""
+    """Return the text: whether the request fits, a row for each arena, and the largest chunks that are too small."""
     nearest = [_nearest(piece, style) for piece in answer.nearest]
     return join(
         style.filled(_verdict(answer)),

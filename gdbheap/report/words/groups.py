@@ -1,4 +1,4 @@
-"""The text of ``heap pyobjects --group``."""
+"""The text of ``heap pyobjects --group``: a row for each value of an attribute."""
 
 from __future__ import annotations
 
@@ -18,15 +18,13 @@ NOT_SET, NOT_READ = "(not set)", "(not read)"
 
 
 def render(answer: Groups, style: Style) -> str:
-    """Return the text of the answer: a row for each value of the attribute, one row for values that are not listed, one
-    for values that could not be read, and the total.
-
-    The last sentences give the number of objects, their bytes in their own blocks and in buffers, and how many values
-    could not be read.
+    """Return the text of the answer. It begins with the number of objects, the bytes of their own blocks, and the bytes
+    of their buffers. A table has a row for each value of the attribute, one for values that are not listed, one for
+    unreadable values, and the total. The last sentence says how many values could not be read.
     """
     if not answer.count:
         return style.filled("No object has a matching type; 'heap pyobjects' lists the types.")
-    columns = (Column("count"), Column("objects"), Column("buffers"), SHARE, Column(answer.attribute, True))
+    columns = (Column("count"), Column("own"), Column("buffers"), SHARE, Column(answer.attribute, True))
     share = style.shares_within(answer.own + answer.buffers, answer.absent)
     rows = [_row(row.count, row.own, row.buffers, row.value or NOT_SET, style, share) for row in answer.rows]
     names = ("count", "own", "buffers")
@@ -40,8 +38,9 @@ def render(answer: Groups, style: Style) -> str:
         answer.count, answer.own, answer.buffers, "total", style, lambda size: style.share(size, answer.absent)
     )
     objects = counted(answer.count, "object has", "objects have")
-    text = f"{objects} {style.bytes(answer.own)} in their own blocks and {style.bytes(answer.buffers)} in buffers."
-    return join(table(columns, rows, style, total), style.filled(text), _unread(answer, style))
+    own = "its own block" if answer.count == 1 else "their own blocks"
+    text = f"{objects} {style.bytes(answer.own)} in {own} and {style.bytes(answer.buffers)} in buffers."
+    return join(style.filled(text), table(columns, rows, style, total), _unread(answer, style))
 
 
 def _unread(answer: Groups, style: Style) -> str:

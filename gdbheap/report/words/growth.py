@@ -1,4 +1,4 @@
-"""The text of ``heap growth``."""
+"""The text of ``heap growth``: the calls that made memory grow, by size and by stack."""
 
 from __future__ import annotations
 
@@ -45,9 +45,10 @@ ENDS = {
 
 
 def render(answer: Growth, cut: int, with_stacks: bool, style: Style) -> str:
-    """Return the text of the answer: the calls by size, the effect of all calls, the stacks, and the cost.
+    """Return the text of the answer: the calls by size, the effect of all calls, the stacks, and the cost of following.
 
-    ``cut``: how many stacks are not listed. ``with_stacks``: the stacks were recorded.
+    ``cut``: how many stacks are not listed.
+    ``with_stacks``: whether stacks were recorded.
     """
     parts = [
         style.filled(_sentence(answer, style)),

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gdbheap.answers.shared_out import NOBODY
 from gdbheap.report.text.numbers import count_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.unfinished import at_least
@@ -17,6 +18,7 @@ __all__ = ["growth_sentence", "now_text", "signed"]
 
 # A holder that grew by less than this share of RSS has no sentence. At most MOST holders have one.
 MIN_PERCENT, MOST = 1, 3
+UNREACHABLE = "Unreachable memory"
 FREE = "Free memory in the allocators grew by {}."
 
 
@@ -45,7 +47,8 @@ def _grew(row: HolderChange, style: Style) -> str:
     first, last = (style.bytes(size) for size in (row.looks[0], row.looks[-1]))
     sizes = f"now {last}" if row.state == "new" else f"{first} to {last}"
     told = "; ".join(filter(None, [sizes, now_text(row)]))
-    return f"Holder {row.path} grew by {at_least(style.bytes(row.bytes), row.at_least)} ({told})."
+    who = UNREACHABLE if row.kind == NOBODY else f"Holder {row.path}"
+    return f"{who} grew by {at_least(style.bytes(row.bytes), row.at_least)} ({told})."
 
 
 def now_text(row: HolderChange) -> str:
@@ -59,7 +62,8 @@ def now_text(row: HolderChange) -> str:
 
 def _little(grown: Sequence[HolderChange], style: Style) -> str:
     share = f" by {MIN_PERCENT} % of RSS or more" if style.rss else ""
-    most = f"; the largest growth is {style.bytes(grown[0].bytes)}, of {grown[0].path}" if grown else ""
+    of = UNREACHABLE.lower() if grown and grown[0].kind == NOBODY else grown[0].path if grown else ""
+    most = f"; the largest growth is {style.bytes(grown[0].bytes)}, of {of}" if grown else ""
     return f"No holder grew{share if grown else ''}{most}."
 
 

@@ -1,4 +1,4 @@
-"""The text of ``heap holes``."""
+"""The text of ``heap holes``: a row for each hole, with the blocks before and after it."""
 
 from __future__ import annotations
 

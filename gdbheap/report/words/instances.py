@@ -1,4 +1,4 @@
-"""The text of ``heap pyobjects --list``."""
+"""The text of ``heap pyobjects --list``: a row for each object."""
 
 from __future__ import annotations
 
@@ -17,10 +17,9 @@ COLUMNS = (Column("address"), Column("size"), Column("buffers"), Column("type", 
 
 
 def render(answer: Instances, style: Style) -> str:
-    """Return the text of the answer: a row for each object, one row for all objects that are not listed, and the total.
-
-    The last sentence gives the number of all objects, their bytes in their own blocks, and their bytes in blocks that
-    their fields own.
+    """Return the text of the answer. It begins with the number of all objects, the bytes of their own blocks, and the
+    bytes of the blocks that their fields own. A table has a row for each object, one for objects that are not
+    listed, and the total.
     """
     if not answer.count:
         return style.filled("No object has a type whose name matches; 'heap pyobjects' lists the types.")
@@ -31,7 +30,7 @@ def render(answer: Instances, style: Style) -> str:
         buffers = answer.buffers - sum(instance.buffers for instance in answer.rows)
         rows.append([f"{left:,} more", style.size(size), style.size(buffers), "", ""])
     total = ["total", style.size(answer.own), style.size(answer.buffers), "", ""]
-    return join(table(COLUMNS, rows, style, total), style.filled(_sentence(answer, style)))
+    return join(style.filled(_sentence(answer, style)), table(COLUMNS, rows, style, total))
 
 
 def _row(instance: Instance, style: Style) -> list[str]:
@@ -41,7 +40,8 @@ def _row(instance: Instance, style: Style) -> list[str]:
 
 def _sentence(answer: Instances, style: Style) -> str:
     objects = counted(answer.count, "object holds", "objects hold")
+    its, blocks = ("its", "block") if answer.count == 1 else ("their", "blocks")
     return (
-        f"{objects} {style.bytes(answer.own)} in their own blocks, and {style.bytes(answer.buffers)} in the blocks "
-        "that their fields own. 'heap at ADDRESS' shows details of one object."
+        f"{objects} {style.bytes(answer.own)} in {its} own {blocks}, and {style.bytes(answer.buffers)} in the blocks "
+        f"that {its} fields own. 'heap at ADDRESS' shows details of one object."
     )

@@ -11,8 +11,12 @@ __all__ = ["CHANGES", "KEYS", "OTHERWISE", "VALUES", "Key", "key_of"]
 
 
 class Key(NamedTuple):
-    """The meaning of a key: the unit of its numbers ("" if it has none), what the key means, and when it is null ("" if
-    it never is)."""
+    """The meaning of a key in JSON.
+
+    ``unit``: the unit of its numbers, "" if it has none.
+    ``text``: what the key means.
+    ``null``: when the key is null, "" if it never is.
+    """
 
     unit: str
     text: str
@@ -48,7 +52,7 @@ KEYS: dict[str, Key] = {
         "the first address of the described memory; for a block, the pointer that malloc returned",
         "no address applies, or it is unknown",
     ),
-    "addresses": Key("address", "the addresses of the first few blocks that the record describes"),
+    "addresses": Key("address", "the addresses of the first few of these blocks"),
     "advice": Key("", "what the user can do about the finding or the obstacle", "there is nothing to do"),
     "after": Key("", "the block after the hole", "no block follows the hole"),
     "agrees": Key("", "whether each of gdbheap's figures equals the process's own figure"),
@@ -63,10 +67,11 @@ KEYS: dict[str, Key] = {
     ),
     "allocated_at": Key("", "the line of Python code that allocated the block", "tracemalloc does not trace the block"),
     "allocated_blocks": Key(
-        "number", "blocks that the stack allocated up to that moment, including blocks that were released again"
+        "number",
+        "the number of blocks that the stack allocated up to that moment, including blocks that were released again",
     ),
     "allocated_bytes": Key(
-        "bytes", "bytes that the stack allocated up to that moment, including bytes that were released again"
+        "bytes", "the bytes that the stack allocated up to that moment, including bytes that were released again"
     ),
     "allocator": Key(
         "",
@@ -76,12 +81,16 @@ KEYS: dict[str, Key] = {
     ),
     "allocator_frames": Key("number", "how many of the innermost frames belong to the allocator"),
     "allocators": Key("", "the ids of the ledger's lines for allocators whose bytes are summed up here"),
-    "alone": Key("number", "the number of groups or arenas that only blocks of this kind or size keep"),
+    "alone": Key(
+        "number",
+        "the number of groups of pages, or arenas, that could be returned to the kernel if the blocks of this "
+        "kind or size were freed",
+    ),
     "alone_blocks": Key("number", "the number of blocks in arenas in which only this size class has used blocks"),
     "also": Key("", "other holders of the memory that this holder reaches but does not retain"),
     "anon": Key("bytes", "the control group's anonymous memory", "the kernel does not report it"),
     "anonymous": Key("bytes", "the anonymous part of resident memory", "the kernel does not report it"),
-    "arena": Key("number", "the arena's index, as in 'heap arenas'", "it is in no arena"),
+    "arena": Key("number", "the arena's index, as in 'heap arenas'", "no arena contains the memory"),
     "arena_changes": Key("", "arenas that are new, gone or changed"),
     "arena_growths": Key("", "calls that made an arena larger", "--growth was not given"),
     "arena_name": Key("", "the arena's name, or 'total' for the sum over all arenas"),
@@ -117,19 +126,24 @@ KEYS: dict[str, Key] = {
     "beside_python": Key("", "whether the program also has Python objects, which are not in the rows"),
     "best": Key(
         "number",
-        "the index, counted from 0, of the run that used least memory, if it used significantly less than the "
+        "the index, counted from 0, of the run that used the least memory, if it used significantly less than the "
         "first run",
         "no other run used significantly less memory than the first run",
     ),
     "best_piece": Key("", "the free chunk that malloc would use", "no free chunk is large enough"),
     "bins": Key("", "the free chunks of the arena, by kind of list"),
-    "block": Key("", "the block", "there is no block, or it is unknown"),
+    "block": Key(
+        "", "the block at the address, or the block that made malloc abort", "there is no block, or it is unknown"
+    ),
     "block_changes": Key("", "blocks that are new or gone", "a snapshot has no list of blocks"),
     "block_count": Key("number", "the number of blocks that the file lists", "no list of blocks was requested"),
     "block_kind": Key("", "what the block is: its kind, without its address", "the block is free"),
     "blocks": Key("number", "the number of blocks", "the rows are arrays, not blocks"),
     "boot_id": Key("", "the kernel's id for the current boot of the machine", "unknown"),
-    "both": Key("bytes", "the bytes of pages that differ in reference counts and in data of the garbage collector"),
+    "both": Key(
+        "bytes",
+        "the bytes of pages that differ in reference counts and in data of the garbage collector, but in no other data",
+    ),
     "bound": Key("bytes", "the limit in bytes that was reached"),
     "brk": Key("", "the calls of brk() that made memory grow"),
     "buffers": Key("bytes", "the bytes of other blocks that the objects own"),
@@ -139,14 +153,14 @@ KEYS: dict[str, Key] = {
     "by_kind": Key("", "the blocks whose kind was found, summed up by kind over all groups"),
     "by_name": Key("", "the memory contexts, summed up by name"),
     "by_stacks": Key("bytes", "the bytes by which thread stacks grew"),
-    "bytes": Key("bytes", "the total size of the blocks, objects or pages that the record is about", "unknown"),
+    "bytes": Key("bytes", "the total size of the described blocks, objects or pages", "unknown"),
     "cache": Key("bytes", "the page cache without shared memory", "the kernel does not report it"),
     "cached": Key("bytes", "the bytes of blocks in thread caches", "the allocator has no such count"),
     "cached_pieces": Key("", "chunks of exactly the requested size in thread caches"),
     "call": Key("number", "the number of the call: 1 for the first call, 0 for the time before it"),
     "calloc": Key("number", "the number of calls of calloc"),
     "calls": Key("number", "the number of calls"),
-    "came": Key("bytes", "bytes that were mapped by calls that gdbheap did not observe"),
+    "came": Key("bytes", "the bytes that were mapped by calls that gdbheap did not observe"),
     "capacity": Key(
         "bytes",
         "the number of bytes that the containers' blocks can hold",
@@ -161,7 +175,7 @@ KEYS: dict[str, Key] = {
         "like a pointer",
     ),
     "cgroup": Key("", 'the path of the control group; "" for the whole machine', "the event is about one process"),
-    "chain": Key("", "the path from a root to the object or block, in words", "the path was not searched for"),
+    "chain": Key("", "the path from a root to the object or block, as text", "the path was not searched for"),
     "choice": Key(
         "", "the value of --arena that selects this arena in 'heap chunks'", "--arena cannot select this arena"
     ),
@@ -172,7 +186,7 @@ KEYS: dict[str, Key] = {
     "collectable_bytes": Key("bytes", "the number of bytes that gc.collect() frees"),
     "collectable_objects": Key("number", "the number of objects that gc.collect() frees"),
     "collector": Key("bytes", "the bytes of pages that differ only in data of the garbage collector"),
-    "columns": Key("", "the columns"),
+    "columns": Key("", "the columns of the table; for a query, the names of the columns"),
     "command": Key("", "the name of the command"),
     "commands": Key("", "command lines to copy"),
     "compared": Key("", "the compared snapshots, the first one first"),
@@ -195,7 +209,7 @@ KEYS: dict[str, Key] = {
     "cumulated": Key("", "the bytes of all requests together"),
     "current": Key("bytes", "the bytes that the control group uses now"),
     "curve": Key("", "the blocks in use, over calls and over time; each curve has at most 2,048 points"),
-    "cut": Key("", "the files whose last line was incomplete"),
+    "cut": Key("", "the paths of the recordings whose last line was incomplete"),
     "cycles": Key(
         "", "objects that are kept alive only by references from one another, and everything that they keep alive"
     ),
@@ -208,12 +222,16 @@ KEYS: dict[str, Key] = {
     "data_address": Key("address", "the address of the first value", "the array has no values"),
     "deep": Key(
         "bytes",
-        "bytes including the objects that the values point to, like memory_usage(deep=True) of pandas",
+        "the bytes of the column, including the objects to which its values point, like memory_usage(deep=True) "
+        "of pandas",
         "unknown",
     ),
     "described": Key("number", "the number of blocks that gdbheap examined to find their kind"),
-    "detail": Key("", "the kernel's error message, or the state that gdbheap found"),
-    "device": Key("", "the device of a tensor", "the array is no tensor"),
+    "detail": Key(
+        "",
+        "why the check failed: the kernel's error message, or the state in which gdbheap found the process or file",
+    ),
+    "device": Key("", "the device of a tensor", "the array is not a tensor"),
     "dirty": Key(
         "bytes",
         "the bytes of free extents or pages that were not returned to the kernel",
@@ -231,20 +249,20 @@ KEYS: dict[str, Key] = {
         "number", "the number of samples that may be wrong because the process ran while they were taken"
     ),
     "dtype": Key("", "the type of the values", "the values have several types"),
-    "edge": Key("", "the name of the reference"),
+    "edge": Key("", "the field, attribute, key or index of the holder that refers to the next object, as text"),
     "elsewhere": Key("", "the part of 'all_used' that lies in memory of allocators whose blocks gdbheap cannot list"),
     "emptied": Key(
-        "", "the end of a sentence about what would happen to the groups of pages if the pinning blocks were freed"
+        "", "what would happen to the groups of pages if the pinning blocks were freed, as the end of a sentence"
     ),
     "emptiest": Key("", "the arenas with the fewest used bytes"),
-    "empty": Key("number", "the number of containers without room for items"),
-    "end": Key("address", "the address after the last byte"),
+    "empty": Key("number", "the number of containers that have no memory for items"),
+    "end": Key("address", "the address after the last byte of the range"),
     "environment": Key("", "the environment variables that the advice names, with their values"),
     "error": Key("", "why there is no answer"),
     "inaccuracy": Key(
         "share", "the largest possible error of the reported lifetimes, as a share: a lifetime is never too short"
     ),
-    "errors": Key("", "one line for each failure"),
+    "errors": Key("", "one line for each action that failed, with the reason"),
     "event": Key(
         "",
         "the kind of event: began, ended, killed, nobody, unreadable, unseen, unrestored, missed, left-out, serving, "
@@ -253,7 +271,7 @@ KEYS: dict[str, Key] = {
     "events": Key("number", "the kernel's counters of the control group's memory events, by name"),
     "every": Key("number", "the number of replayed calls from one picture of the film to the next"),
     "everybody": Key("", "whether other machines can read the metrics, too"),
-    "example": Key("", "an example", "there is no example"),
+    "example": Key("", "one of the values or descriptions that the row sums up", "there is none"),
     "exe": Key("", "the path of the program", "unknown"),
     "exit_status": Key(
         "number",
@@ -261,12 +279,12 @@ KEYS: dict[str, Key] = {
         "signal that ended it); for a session, the highest exit status of its commands",
         "no command was started, it still runs, or its status is unknown",
     ),
-    "expected": Key("", "what was expected at the address"),
+    "expected": Key("", "the data that gdbheap expected at the address"),
     "expression": Key("", "the path as a Python expression", "no Python expression reaches it"),
     "fact": Key("", "what the row is about, such as a version, an address or a layout"),
     "failed": Key("number", "the number of failures: of allocations, or of actions of a watch"),
     "failure": Key("", "why there are no figures", "there are figures"),
-    "failures": Key("", "one line for each failure"),
+    "failures": Key("", "one line for each problem of the recording"),
     "fast": Key("bytes", "the bytes of chunks in fast bins", "the allocator has no fast bins"),
     "field": Key("", "the field of malloc's structure mp_ that contains the setting"),
     "figure": Key("", "the name of the figure: rss, system, in_use, pool_bytes or pool_used"),
@@ -296,14 +314,14 @@ KEYS: dict[str, Key] = {
     "final_rss": Key("bytes", "the allocator's resident bytes at the end of the replay", "the run failed"),
     "finding": Key("", "the finding with the most bytes", "there is no finding"),
     "findings": Key("", "memory that could be released or avoided, the largest amount first"),
-    "first": Key("bytes", "the first value"),
+    "first": Key("bytes", "the value of the figure in the first sample"),
     "fit": Key("", "whether a request fits into malloc's free memory", "--fit was not given"),
     "fits": Key("", "whether the request fits into free memory of an arena or of a thread's cache"),
     "fixed": Key("", "whether addresses were the same in each run"),
     "folder": Key("", "the path of the folder, or of the control group"),
     "fork": Key("number", "the number of calls of fork"),
     "format": Key("", "the format of the files: parquet, csv or sqlite"),
-    "found": Key("", "what was found at the address"),
+    "found": Key("", "the data that gdbheap found at the address"),
     "frame": Key(
         "", "the innermost frame of Python code; if there is none, the innermost frame of all", "the stack is empty"
     ),
@@ -385,9 +403,10 @@ KEYS: dict[str, Key] = {
         "bytes", "the part of the page cache that the kernel reclaims first", "the kernel does not report it"
     ),
     "index": Key("number", "the arena's index", "the row is a whole allocator without arenas"),
-    "inherited": Key("number", "calls that ancestors of the process made before the fork"),
+    "inherited": Key("number", "the number of calls that ancestors of the process made before the fork"),
     "interpreter": Key("", "the interpreter's own tables and states"),
     "interpreters": Key("", "the interpreters with their own pools, the main one first; empty without pymalloc"),
+    "is_absent": Key("", "whether memory is missing at the address; if not, it has wrong contents"),
     "is_blind": Key("", "whether there is no finding and the largest part of memory could not be analysed"),
     "is_certain": Key("", "whether it is certain that the memory belongs to the allocator or the runtime"),
     "is_collectable": Key("", "whether gc.collect() frees these cycles"),
@@ -408,7 +427,7 @@ KEYS: dict[str, Key] = {
     ),
     "kernel": Key("bytes", "the kernel's own memory for the control group", "the kernel does not report it"),
     "key": Key("number", "the common size, length or module of the objects"),
-    "kind": Key("", "the kind of the described thing", "unknown"),
+    "kind": Key("", "the kind of the described thing, such as object, frame or holder", "unknown"),
     "kinds": Key("number", "the number of objects of each kind"),
     "knows_environment": Key("", "whether gdbheap knows the environment with which the program started"),
     "lacking": Key("bytes", "the bytes of the program's memory that are missing in a truncated core"),
@@ -418,14 +437,20 @@ KEYS: dict[str, Key] = {
         "there was no free chunk, or it was not searched for",
     ),
     "largest_block": Key("address", "the address of the holder's largest block", "unknown"),
-    "last": Key("bytes", "the last value"),
+    "last": Key("bytes", "the value of the figure in the last sample"),
     "lazily_freed": Key(
         "bytes",
         "the part of resident memory that the program released with madvise(MADV_FREE)",
         "the kernel does not report it",
     ),
-    "least": Key("bytes", "the smallest size that is listed", "blocks are not listed one by one"),
+    "least": Key("bytes", "the smallest size of a listed block", "blocks are not listed one by one"),
     "least_peak_rss": Key("bytes", "the smallest 'peak_rss' of all rounds", "the run failed"),
+    "least_request": Key(
+        "bytes",
+        "the smallest request that gets a block of this size from malloc(); for tcmalloc, it may be too small by a few "
+        "bytes",
+        "malloc() does not hand out such blocks, or the row is about objects or blocks that are not lost",
+    ),
     "least_saved": Key(
         "bytes",
         "the bytes that the advice saves as long as no process uses the objects",
@@ -447,7 +472,7 @@ KEYS: dict[str, Key] = {
         "jemalloc before 5.3 does not report it",
     ),
     "limit": Key("bytes", "the memory limit", "there is no limit"),
-    "limits": Key("", "the memory limits that are watched"),
+    "limits": Key("", "the watched limits on the memory of the process: of its control groups and of the machine"),
     "line": Key("number", "the line number in the file", "the frame is C code, has ended, or its line is unknown"),
     "line_count": Key("number", "the number of ledger lines in the file"),
     "list": Key("", "the free list that contains the block", "no list contains it"),
@@ -465,7 +490,7 @@ KEYS: dict[str, Key] = {
         "the row's bytes in each snapshot, oldest first; for a line of the ledger its resident bytes",
         "residency is unknown",
     ),
-    "lost": Key("number", "calls that are missing in the log", "no call can be missing"),
+    "lost": Key("number", "the number of calls that are missing in the log", "no call can be missing"),
     "lost_blocks": Key("", "blocks to which nothing points except other lost blocks"),
     "lost_references": Key(
         "",
@@ -486,10 +511,10 @@ KEYS: dict[str, Key] = {
     ),
     "mapping": Key("", "the mapping that contains the address"),
     "mappings": Key("number", "the number of mappings over which the block extends"),
-    "mark": Key("bytes", "the memory size at which the watch acts"),
+    "mark": Key("bytes", "the bytes of the limited memory at which the watch acts"),
     "max": Key("bytes", "the control group's memory limit", "there is no limit"),
     "max_of": Key("", "the path of the control group that sets the limit", "there is no limit"),
-    "maxsize": Key("number", "the maxsize of an lru_cache; -1 for unlimited", "the holder is no lru_cache"),
+    "maxsize": Key("number", "the maxsize of an lru_cache; -1 for unlimited", "the holder is not an lru_cache"),
     "mean": Key(
         "bytes",
         "the average number of requested bytes between two recorded stacks; 1 means that each call has a stack",
@@ -499,9 +524,9 @@ KEYS: dict[str, Key] = {
     "memalign": Key("number", "the number of calls of memalign and of similar functions that return aligned blocks"),
     "members": Key("", "the blocks of the group, at most 1,000"),
     "memory": Key("", "the kind of memory that the setting affects"),
-    "message": Key("", "glibc's message"),
+    "message": Key("", "the message that glibc printed before it ended the process"),
     "mimalloc": Key("", "the figures of CPython's mimalloc", "the interpreter uses pymalloc"),
-    "minimum": Key("bytes", "the smallest size that is listed"),
+    "minimum": Key("bytes", "the smallest size of a listed hole, or the fewest bytes that a listed group pins"),
     "missing": Key("", "one line for each section that could not be written"),
     "mmap": Key("", "the calls of mmap() and similar functions that made memory grow"),
     "mmap_threshold": Key("bytes", "the smallest size for which malloc creates a separate mapping"),
@@ -515,35 +540,46 @@ KEYS: dict[str, Key] = {
     "more": Key(
         "number", "the number of rows that are left out because of --top or the size of the document", "unknown"
     ),
-    "most": Key("bytes", "the most bytes in use at any time since the previous point"),
+    "most": Key("bytes", "the largest number of bytes in use at any time since the previous point"),
     "most_blocks": Key("", "the moment when the most blocks were in use"),
     "most_peak_rss": Key("bytes", "the largest 'peak_rss' of all rounds", "the run failed"),
+    "most_request": Key(
+        "bytes",
+        "the largest request that gets a block of this size from malloc()",
+        "malloc() does not hand out such blocks, or the row is about objects or blocks that are not lost",
+    ),
     "most_saved": Key("bytes", "the estimated number of bytes that the advice saves", "the advice is of another kind"),
     "moved": Key("number", "the number of blocks that realloc moved"),
     "mremap": Key("number", "the number of calls of mremap"),
     "munmap": Key("number", "the number of calls of munmap"),
     "muzzy": Key("bytes", "the bytes of free extents that the kernel may reclaim", "the allocator has no such figure"),
-    "name": Key("", "the name", "it has no name"),
+    "name": Key("", "the name of the described thing", "it has no name"),
+    "named_variable": Key(
+        "",
+        "the variable of C or C++ whose name was given; the block is its largest one",
+        "no variable was named, or the block retains all of the variable's memory",
+    ),
     "names": Key("", "further names of the object; each name keeps the object alive"),
-    "nbytes": Key("bytes", "the bytes of a tensor's own items", "the array is no tensor"),
+    "nbytes": Key("bytes", "the bytes of a tensor's own items", "the array is not a tensor"),
     "nearest": Key("", "the largest free chunks of the arenas, if no free chunk is large enough"),
     "new": Key("number", "the number of blocks that only the last snapshot has"),
     "new_holders": Key(
         "", "the five holders that alone keep the most bytes of new blocks alive", "references were not followed"
     ),
-    "next": Key("", "command lines to run next, or advice in words"),
+    "next": Key("", "command lines to run next, or advice as text"),
     "not_charged": Key("bytes", "the part of 'own_anonymous' that this control group certainly does not count"),
     "not_drawn": Key("number", "the number of processes that are not in the picture"),
     "not_examined": Key(
-        "bytes", "bytes in use for which no holder is proven, because not all references could be read"
+        "bytes", "the bytes in use for which no holder is proven, because not all references could be read"
     ),
+    "unknown_findings": Key("", "the ids of findings that were not looked for; an id may end in ``*``"),
     "not_looked": Key(
         "number",
         "the number of blocks in use, if there are too many blocks to follow all references",
         "all references were followed",
     ),
     "not_read": Key("", "objects that are in no group, because their attribute could not be read"),
-    "not_released": Key("number", "blocks whose release is missing in the log"),
+    "not_released": Key("number", "the number of blocks whose release is missing in the log"),
     "not_there": Key("bytes", "the bytes of pages that the other process does not have"),
     "not_walked": Key("", "memory of which gdbheap cannot list the blocks", "there is almost no memory of this kind"),
     "note": Key("", "why some of the figures are unknown", "all figures are known"),
@@ -557,8 +593,8 @@ KEYS: dict[str, Key] = {
     ),
     "of": Key("", "the kind of table that contains the column, or the kind of the array itself"),
     "of_python": Key("", "the same figures for Python's own allocator", "no call of that allocator was recorded"),
-    "ok": Key("", "whether nothing is damaged or missing"),
-    "oom": Key("", "whether the kernel's OOM killer was at work when the process ended"),
+    "ok": Key("", "whether gdbheap found no damage and could read everything"),
+    "oom": Key("", "whether the kernel's OOM killer was killing processes when the process ended"),
     "operations": Key(
         "",
         "all calls by kind: 'brk', 'mmap', 'mremap' and 'commit' make memory grow; 'reserve' maps memory without "
@@ -583,14 +619,15 @@ KEYS: dict[str, Key] = {
         "frames, or because reading the stack would have taken too long",
         "all stacks were kept",
     ),
-    "ours": Key("bytes", "gdbheap's own figure"),
-    "outside": Key("bytes", "resident bytes that are in use and that no allocator handed out"),
+    "ours": Key("bytes", "the figure as gdbheap computes it"),
+    "outside": Key("bytes", "the resident bytes that are in use and that no allocator handed out"),
     "outside_address": Key(
         "address",
         "the address of the holder's largest memory range that no allocator handed out",
         "the holder has only blocks",
     ),
     "outside_most": Key("", "the holder that has most of the bytes counted in 'outside'"),
+    "outside_rows": Key("", "the holders of the bytes counted in 'outside', the largest first"),
     "over_calls": Key("", "points at regular distances in calls"),
     "over_seconds": Key("", "points at regular distances in seconds"),
     "overhead": Key(
@@ -601,7 +638,7 @@ KEYS: dict[str, Key] = {
     "own": Key("bytes", "the bytes of the objects' own blocks, including headers"),
     "own_anonymous": Key(
         "bytes",
-        "the process's anonymous memory; of a shared page, only the process's share counts",
+        "the process's anonymous memory; each shared page counts only with the process's share",
         "the kernel does not report it",
     ),
     "others": Key(
@@ -619,30 +656,33 @@ KEYS: dict[str, Key] = {
         "no list of objects was requested",
     ),
     "owners": Key("", "objects that retain more or less than before"),
-    "p90": Key("number", "the lifetime that 90 % of the blocks did not exceed", "no block was released"),
+    "p90": Key(
+        "number",
+        "the lifetime that 90 % of the blocks did not exceed, in calls or in seconds like the other values of "
+        "the object",
+        "no block was released",
+    ),
     "pad": Key("bytes", "the free bytes that malloc_trim() leaves at the top of the heap"),
     "page_cache": Key("bytes", "the page cache, including shared memory", "the kernel does not report it"),
     "page_count": Key("number", "the number of mimalloc pages"),
     "pages": Key("bytes", "the bytes of whole pages in the described memory, resident or not"),
-    "parent": Key(
-        "", "the id of the line to whose bytes this line's bytes belong", "the line is part of no other line"
-    ),
+    "parent": Key("", "the id of the line that includes this line's bytes", "no other line includes them"),
     "parent_pid": Key("number", "the pid of the process's parent"),
-    "partial": Key("", "whether something is missing"),
-    "parts": Key("", "the parts, the largest first"),
+    "partial": Key("", "whether a part of the answer is missing or may be wrong"),
+    "parts": Key("", "the parts of the described memory, the largest first"),
     "path": Key(
         "",
-        "the path from a root to the object or block, as a Python expression or in words",
+        "the path from a root to the object or block, as a Python expression or as text",
         "no root reaches it, or the path was not searched for",
     ),
-    "peak": Key("bytes", "the highest value"),
-    "peak_bytes": Key("bytes", "the most requested bytes that were in use at one time"),
+    "peak": Key("bytes", "the highest value of the figure in the recording"),
+    "peak_bytes": Key("bytes", "the largest number of requested bytes that were in use at one time"),
     "peak_call": Key("number", "the number of the call after which the most bytes were in use"),
     "peak_rss": Key("bytes", "the largest number of resident bytes of the allocator", "the run failed"),
     "peak_time": Key("seconds", "the time of the peak, in seconds since 1970"),
     "percent": Key("%", "the largest percentage of used bytes in an arena of the group"),
     "perms": Key("", "the mapping's permissions, as in /proc/PID/maps"),
-    "pictures": Key("number", "the number of pictures"),
+    "pictures": Key("number", "the number of pictures in the film of the heap"),
     "pid": Key("number", "the pid of the process", "unknown, or there are several processes"),
     "pids": Key("number", "the pids of the processes"),
     "pins": Key("", "the blocks that have most of the used bytes in the arena"),
@@ -690,12 +730,12 @@ KEYS: dict[str, Key] = {
     "refused": Key("number", "the number of processes that cannot be read"),
     "regions": Key("number", "the number of memory regions that gdbheap checked block by block"),
     "released": Key("number", "the number of blocks that were released"),
-    "repeated": Key("bytes", "bytes that earlier rows count, too"),
+    "repeated": Key("bytes", "the bytes of this row that earlier rows count, too"),
     "repeated_mappings": Key(
         "number", "the number of mappings that the program created itself and that the replay created too"
     ),
     "request": Key("bytes", "the size of the request in bytes"),
-    "requested": Key("", "the calls that returned a block"),
+    "requested": Key("", "the calls that returned a block, and the bytes that they requested"),
     "reserved": Key("bytes", "the bytes of reserved address space outside of the segments"),
     "resident": Key("bytes", "the number of resident bytes", "unknown"),
     "resident_known": Key("", "whether residency is known; if it is, 'would_free' counts only resident pages"),
@@ -722,7 +762,7 @@ KEYS: dict[str, Key] = {
         "the use of the block: the name of the owner's field, such as 'items'; or else 'object', "
         "'object on a free list', 'reached', 'structure', 'cached' or 'unknown'",
     ),
-    "room": Key("number", "the number of items for which the containers have room"),
+    "room": Key("number", "the number of items that fit into the memory of the containers"),
     "roots": Key("", "blocks that no object owns, grouped by the library or threads that point to the blocks"),
     "rounds": Key("number", "how many times the calls were replayed"),
     "row_count": Key("number", "the number of rows"),
@@ -753,8 +793,12 @@ KEYS: dict[str, Key] = {
     "savings": Key("", "actions before the fork that would save memory"),
     "schema": Key("number", "the version of the JSON schema"),
     "scope": Key("", "whether the figures describe the control group or the whole machine: group or machine"),
-    "script": Key("", "the script or module that Python runs", "the program is no Python program"),
-    "seconds": Key("seconds", "the duration, or the time since the beginning, in seconds", "unknown"),
+    "script": Key("", "the script or module that Python runs", "the program is not a Python program"),
+    "seconds": Key(
+        "seconds",
+        "a duration in seconds: of the whole run, or in a row about one moment, from the beginning to that moment",
+        "unknown",
+    ),
     "seconds_left": Key(
         "seconds",
         "the time in seconds until RSS reaches the limit, if RSS keeps growing at this rate",
@@ -763,7 +807,7 @@ KEYS: dict[str, Key] = {
     "segments": Key("number", "the number of mimalloc segments, each of at least 32 MiB"),
     "serving": Key("", "the allocators that serve malloc, if the C library's own allocator is unused"),
     "settings": Key("", "the settings of glibc's malloc"),
-    "shape": Key("number", "the lengths of the axes"),
+    "shape": Key("number", "the lengths of the array's axes (its dimensions)"),
     "share": Key("share", "the resident bytes as a share of RSS: 1 means all of RSS", "unknown"),
     "shared": Key("bytes", "the bytes that other processes share, or may share", "the kernel does not report it"),
     "sharing": Key("number", "the number of dicts that share their table of keys with other dicts"),
@@ -779,7 +823,7 @@ KEYS: dict[str, Key] = {
     "since_call": Key("number", "the number of the call whose figures were subtracted", "--diff was not given"),
     "sites": Key("", "one row for each stack (growth) or innermost frame (a recording), with the sums of its calls"),
     "size": Key("bytes", "the size in bytes of a block (with its header), a hole, an object or a file"),
-    "sizes": Key("", "a row for each size"),
+    "sizes": Key("", "a row for each size of block"),
     "slab": Key("bytes", "the part of 'kernel' that is in slab caches", "the kernel does not report it"),
     "slabs": Key("number", "the number of slabs and large blocks of jemalloc"),
     "smaller": Key("number", "the number of your processes that are left out, because only the 100 largest are listed"),
@@ -794,11 +838,14 @@ KEYS: dict[str, Key] = {
         "the number of groups that would become empty if the blocks were packed",
         "packing does not apply to this allocator",
     ),
-    "split_paths": Key("", "paths below this path that only some of the snapshots list separately"),
+    "split_paths": Key(
+        "",
+        "paths below this path: some snapshots list them as rows of their own, others include them in this row",
+    ),
     "sql_type": Key("", "the type of the column in DuckDB"),
     "stack": Key("", "the stack of the thread that ran out of memory, the outermost frame first"),
     "stacks_left": Key("bytes", "the unused bytes of thread stacks, below the stack pointers"),
-    "start": Key("address", "the address of the first byte"),
+    "start": Key("address", "the address of the first byte of the range"),
     "start_time": Key("ticks", "the start of the process, in clock ticks since the machine's boot", "unknown"),
     "state": Key("", "the state of the block", "the memory belongs to no allocator"),
     "status": Key(
@@ -833,15 +880,15 @@ KEYS: dict[str, Key] = {
     "tenths": Key(
         "number", "the number of containers in each tenth of fullness: up to 10 % full, up to 20 % full, and so on"
     ),
-    "text": Key("", "a short text", "there is no text, or it is hidden"),
-    "theirs": Key("bytes", "the process's own figure"),
+    "text": Key("", "a text for people; for an object, a short text of its value", "there is no text, or it is hidden"),
+    "theirs": Key("bytes", "the figure as malloc_stats() printed it in the process"),
     "thread_caches": Key("", "a row for the cache of each thread"),
     "threads": Key("number", "the number of threads"),
     "tick": Key(
         "seconds", "the mean time between two successive timestamps in the log", "the log has fewer than two timestamps"
     ),
     "tid": Key("number", "the thread's id", "the thread has ended"),
-    "time": Key("seconds", "the time, in seconds since 1970"),
+    "time": Key("seconds", "the time of the snapshot, the table or the message, in seconds since 1970"),
     "tmpfs_files": Key("", "tmpfs files of at least 1 MiB that the process can see but does not map"),
     "to_calls": Key("number", "the upper limit of the number of calls, exclusive"),
     "to": Key("bytes", "the upper limit of the size, exclusive"),
@@ -861,7 +908,9 @@ KEYS: dict[str, Key] = {
     "top_predicted": Key("bytes", "the part of 'predicted' that is in the top chunk", "residency is unknown"),
     "total": Key("", "sums over all rows, including rows that are left out", "the rows have nothing to add up"),
     "traits": Key("", "more facts about the holder, such as how long a channel's queue is"),
-    "transient": Key("", "whether this may be a temporary state of a thread inside malloc, and therefore no damage"),
+    "transient": Key(
+        "", "whether this may be a temporary state of a thread inside malloc, and is therefore not damage"
+    ),
     "trend": Key(
         "",
         "figures that never fell from one snapshot to the next, and are higher in the last snapshot than in the first",
@@ -875,8 +924,8 @@ KEYS: dict[str, Key] = {
         "bytes", "the bytes after a damaged block that gdbheap had to skip, up to the next readable block"
     ),
     "unidentified": Key("", "the largest blocks in use whose contents were not identified"),
-    "units": Key("", "the words for one group of blocks and for several groups, each with its verb"),
-    "unknown": Key("number", "calls for blocks whose allocation is not in the log"),
+    "units": Key("", "the allocator's word for a group of pages, with its verb: for one group, and for several groups"),
+    "unknown": Key("number", "the number of calls for blocks whose allocation is not in the log"),
     "unpatched": Key(
         "number",
         "the number of places in machine code that make system calls for memory and that gdbheap could not observe",
@@ -902,6 +951,7 @@ KEYS: dict[str, Key] = {
         "the static variable of a library that points to the block",
         "no variable points to the block, or it has no symbol",
     ),
+    "variable_bytes": Key("bytes", "the bytes of all blocks that the variable holds"),
     "variables": Key("number", "the number of variables for which the row stands"),
     "verdict": Key("", "the answer in one sentence"),
     "version": Key("number", "the version of control groups: 1 or 2"),
@@ -912,21 +962,25 @@ KEYS: dict[str, Key] = {
         "", "the type of the object that the last coroutine of the chain waits for", "the coroutine waits for nothing"
     ),
     "warnings": Key("", "one line for each part of the answer that may be missing or wrong"),
-    "wasted": Key("bytes", "bytes in the objects' blocks that the program did not request", "--detail was not given"),
+    "wasted": Key(
+        "bytes",
+        "the bytes in the objects' blocks that the program did not request",
+        "--detail was not given",
+    ),
     "way": Key(
         "",
-        "the path from the holder to its largest block, in words",
+        "the path from the holder to its largest block, as text",
         "the path is short, it is unknown, or it does not explain most of the holder's bytes",
     ),
-    "went": Key("bytes", "bytes that were unmapped by calls that gdbheap did not observe"),
-    "what": Key("", "a description in words", "unknown, or the described things differ"),
+    "went": Key("bytes", "the bytes that were unmapped by calls that gdbheap did not observe"),
+    "what": Key("", "the described thing, as text", "unknown, or the described blocks, objects or holders differ"),
     "where": Key("", "where gdbheap runs: host, docker, podman, kubernetes or systemd"),
     "whole": Key("bytes", "the resident part of 'pages'", "residency is unknown"),
     "whole_shape": Key(
         "number", "the lengths of the axes of the table that contains the column, or of the array itself"
     ),
     "whose": Key("", "the owner of the memory; for a setting, the allocator or runtime to which the setting belongs"),
-    "why": Key("", "the reason"),
+    "why": Key("", "the reason, as text"),
     "why_ended": Key("", "why gdbheap stopped following, or why the watch ended"),
     "within": Key(
         "", "the id of a finding that may count some of the same bytes", "no other finding counts the same bytes"
@@ -939,21 +993,21 @@ KEYS: dict[str, Key] = {
     "written": Key("", "bytes of formerly shared pages, by what was written to the pages", "no process was compared"),
     "zero": Key("bytes", "memory that is mapped to the kernel's zero page, and is therefore not resident", "unknown"),
 }
-"""The meaning of each key. It holds for all records that have the key."""
+"""The meaning of each key, in all records that have the key. VALUES and OTHERWISE have the exceptions."""
 
 VALUES: dict[str, str] = {
     "tasks.Row.state": "the state: pending, cancelled, finished, created, suspended, running, ended or idle",
     "tasks.Waiting.state": "the state: pending, cancelled, finished, created, suspended, running, ended or idle",
-    "records.Target.kind": "the kind of target: process, core or snapshot",
+    "records.TargetRecord.kind": "the kind of target: process, core or snapshot",
     "arenas.Bins.kind": "the kind of list: fast, tcache or bins; with --detail, unsorted, small and large replace bins",
     "allocator.FreeCache.kind": "the kind of cache: central, transfer or thread",
     "stack_frames.StackFrame.kind": "the language of the frame's code: python or native",
-    "threads.Running.kind": "the language of the frame's code: python or native",
-    "heap_map.Group.kind": "the allocator that owns the area, or else mmapped or other",
+    "threads.ThreadFrame.kind": "the language of the frame's code: python or native",
+    "heap_map.MapGroup.kind": "the allocator that owns the area, or else mmapped or other",
     "tasks.Row.kind": "the kind: task, coroutine, generator, async_generator or greenlet",
     "tasks.Waiting.kind": "the kind: task, coroutine, generator, async_generator or greenlet",
     "family.Advice.id": "freeze: call gc.freeze(); preload: load before the fork what each worker now loads itself",
-    "accounts.Program.count": "the number of processes that run the program",
+    "accounts.ProgramRow.count": "the number of processes that run the program",
     "arenas.Mmapped.count": "the number of large blocks (mmap)",
     "arrays.KeptBy.count": "the number of views of the type",
     "block_kinds.KindRow.count": "the number of blocks of the kind",
@@ -976,28 +1030,31 @@ VALUES: dict[str, str] = {
     "lines.LineRow.count": "the number of blocks that the line allocated",
     "lines.LinesTotal.count": "the number of blocks",
     "pyobjects.Count.count": "the number of live objects",
-    "pyobjects.Root.count": "the number of blocks",
+    "pyobjects.RootBlocks.count": "the number of blocks",
     "pyobjects.Tally.count": "the number of blocks",
     "pyobjects.TypeRow.count": "the number of live objects of the type",
-    "retained.Kept.count": "the number of objects of the row, or the blocks in a program without Python",
+    "retained_rows.RetainedRow.count": "the number of objects of the row, or the blocks in a program without Python",
     "rule.MainHolder.count": "the number of blocks of the holder",
     "rule.Trait.count": "the number of values of the label, or the database connections",
     "sampled_stacks.SampledRow.count": "the number of sampled blocks that the stack allocated",
     "sampled_stacks.SampledStacksTotal.count": "the number of sampled blocks",
-    "shared_out.Part.count": "the number of objects of the type, or of the blocks of the size",
-    "stats.InUse.count": "the number of blocks in use",
-    "stats.Moment.count": "the number of blocks in use",
-    "stats.Point.count": "the number of blocks in use",
-    "stats.Temporary.count": "the number of temporary blocks",
+    "shared_out.HolderPart.count": "the number of objects of the type, or of the blocks of the size",
+    "call_stats.InUse.count": "the number of blocks in use",
+    "call_stats.Moment.count": "the number of blocks in use",
+    "call_stats.Point.count": "the number of blocks in use",
+    "call_stats.Temporary.count": "the number of temporary blocks",
     "tallies.TalliesTotal.count": "the number of objects",
     "tallies.TallyRow.count": "the number of objects of the row",
     "tasks.Row.count": "the number of waiting objects of the row",
     "tasks.TasksTotal.count": "the number of waiting objects",
     "unreachable.Closing.count": "the number of groups of objects that reach one another through these references",
-    "unreachable.Head.count": "the number of blocks that would be freed with this block, itself included",
+    "unreachable.LostHead.count": "the number of blocks that would be freed with this block, itself included",
     "unreachable.Lost.count": "the number of unreachable objects or blocks of the row",
 }
-"""Texts by record and key. A text names the values of the key in this record, or the things that the key counts."""
+"""More precise texts for a key of one record. Such a text lists the key's values, or names the things that it counts.
+
+The keys of this dict have the form "file.Record.key".
+"""
 
 CHANGES = frozenset(
     {
@@ -1029,15 +1086,15 @@ CHANGED = frozenset(
         "virtual",
     }
 )
-"""For each record of a difference, the keys whose numbers are differences: the last snapshot minus the first."""
+"""The keys whose numbers are differences in the records of CHANGES: the last snapshot's value minus the first's."""
 
 OTHERWISE: dict[str, Key] = {
     "ledger.Page.rss": Key("", "the kernel's figures for resident memory"),
-    "stats.CallCounts.free": Key("number", "the number of calls of free"),
+    "call_stats.CallCounts.free": Key("number", "the number of calls of free"),
     "aborted.Abort.frames": Key("", "the functions that called malloc or free, the innermost first, at most 50"),
-    "stats.CallStats.calls": Key("", "the number of calls of each kind"),
-    "stats.CallStats.peak": Key("", "the moment when the most bytes were in use"),
-    "stats.CallCounts.mmap": Key("number", "the number of calls of mmap"),
+    "call_stats.CallStats.calls": Key("", "the number of calls of each kind"),
+    "call_stats.CallStats.peak": Key("", "the moment when the most bytes were in use"),
+    "call_stats.CallCounts.mmap": Key("number", "the number of calls of mmap"),
     "query.Answered.rows": Key("", "the rows, each a list of values"),
     "difference.Difference.ledger": Key("", "the lines of the ledger that changed"),
     "difference.Difference.holders": Key(
@@ -1051,4 +1108,4 @@ OTHERWISE: dict[str, Key] = {
         "a snapshot has no list of holders",
     ),
 }
-"""Texts by record and key, for keys that have another meaning in this record. Each of these keys should be renamed."""
+"""The meanings of keys that mean something else in one record. These keys should be renamed."""

@@ -21,7 +21,7 @@ from gdbheap.text import IN_GDB
 
 if TYPE_CHECKING:
     from gdbheap.answers.holder_change import Since
-    from gdbheap.findings import Finding
+    from gdbheap.findings.finding import Finding
     from gdbheap.findings.holder.rule import MainHolder
     from gdbheap.first_page.ledger import Ledger, Line
 
@@ -32,6 +32,8 @@ NOT_LOOKED = (
     "reclaimable."
 )
 LAZILY_FREED = "lazily-freed"
+# Less free memory than this is not worth a word.
+MIN_RECLAIMABLE = 1 << 20
 LAZY = "Findings: none. {} was freed lazily (MADV_FREE): the kernel takes these pages when memory is short."
 # From this percentage of RSS on, a finding is highlighted (if the terminal has colours).
 SEVERE_PERCENT = 10
@@ -96,7 +98,7 @@ def _is_shown(line: Line, rss: int) -> bool:
 
 
 def _since(found: Since | None, style: Style) -> str:
-    """Return the growth since an earlier snapshot, in words; "" if no snapshot was compared."""
+    """Return the growth since an earlier snapshot, as text; "" if no snapshot was compared."""
     if found is None:
         return ""
     rss = f"RSS {signed(found.rss, style)}" if found.rss is not None else "the change of RSS is unknown"
@@ -105,7 +107,7 @@ def _since(found: Since | None, style: Style) -> str:
 
 
 def _meanwhile(answer: Ledger, style: Style) -> str:
-    """Return in words how RSS has changed since the process was read; "" if it changed little."""
+    """Return a text that says how RSS has changed since the process was read; "" if it changed little."""
     found, rss = answer.meanwhile, answer.rss.bytes or 0
     if found is None or abs(found.rss) < max(MIN_CHANGE, MIN_PERCENT_SHOWN * rss // 100):
         return ""
@@ -166,10 +168,14 @@ def _row(line: Line, depth: int, style: Style) -> list[str]:
 
 
 def _reclaimable(line: Line) -> int | None:
-    """Return the bytes of free memory that malloc_trim() or a similar call would return; in old snapshots, of whole
-    pages.
+    """Return the bytes of free memory that malloc_trim() or a similar call would return. For old snapshots, return the
+    bytes of completely free pages.
     """
     return line.whole if line.reclaimable is None else line.reclaimable
+
+
+def _all_reclaimable(lines: list[Line]) -> int | None:
+    return sum_or_none([_reclaimable(line) for line in lines if line.is_free and line.id.count(".") == 1])
 
 
 def _total(lines: list[Line], style: Style) -> list[str]:
@@ -177,7 +183,7 @@ def _total(lines: list[Line], style: Style) -> list[str]:
     resident = sum_or_none([line.resident for line in roots])
     swapped = sum_or_none([line.swapped for line in roots])
     virtual = sum(line.virtual for line in roots)
-    free = sum_or_none([_reclaimable(line) for line in lines if line.is_free and line.id.count(".") == 1])
+    free = _all_reclaimable(lines)
     return [
         "total",
         style.size(resident),
@@ -198,7 +204,9 @@ def decision(answer: Ledger, style: Style) -> str:
 
 
 def no_findings(answer: Ledger) -> str:
-    """Return the text to print if there are no findings."""
+    """Return the sentence to print if there are no findings. It says why there are none, and how much memory can be
+    reclaimed.
+    """
     if answer.looks_past:
         return NOT_LOOKED
     if _says_lazy(answer):
@@ -213,7 +221,12 @@ def no_findings(answer: Ledger) -> str:
             "objects by type."
         )
     # The reason for the process's end is already stated above.
-    return "Findings: none. No memory to reclaim." if answer.abort is None else "Findings about memory use: none."
+    if answer.abort is not None:
+        return "Findings about memory use: none."
+    free = _all_reclaimable(answer.ledger) or 0
+    if free >= MIN_RECLAIMABLE:
+        return f"Findings: none. {size_text(free)} can be reclaimed, which is too little for a finding."
+    return "Findings: none. No memory to reclaim."
 
 
 def _says_lazy(answer: Ledger) -> bool:
@@ -249,7 +262,7 @@ def heading_of(findings: Sequence[Finding]) -> str:
 
 
 def _weighed(worth: str, finding: Finding, style: Style) -> str:
-    """Return the size of a finding. The size is highlighted if it is large, unless the memory may be intended."""
+    """Return the size of a finding. A large size is highlighted, unless the finding may be a false alarm."""
     if finding.doubtful:
         return worth
     is_severe = style.rss is not None and 100 * finding.bytes >= SEVERE_PERCENT * style.rss

@@ -1,4 +1,6 @@
-"""The text of ``heap pyobjects --by=line``."""
+"""The text of ``heap pyobjects --by=line``: a row for each source line that allocated blocks, as tracemalloc knows
+them.
+"""
 
 from __future__ import annotations
 
@@ -15,11 +17,9 @@ __all__ = ["render"]
 
 
 def render(answer: Lines, style: Style) -> str:
-    """Return the text of the answer: a row for each source line, one row for all lines that are not listed, and the
-    total.
-
-    The sentences after the table give the number of blocks that tracemalloc has traced, the bytes that the program
-    requested for them, and any entries without a readable line.
+    """Return the text of the answer. It begins with the number of blocks that tracemalloc has traced, and the bytes
+    requested for them. Entries without a readable line are mentioned. A table has a row for each source line, one
+    for lines that are not listed, and the total.
     """
     sizes = [(row.bytes, row.absent) for row in answer.rows]
     shares = Shares(style, [(answer.bytes, answer.absent), *sizes])
@@ -37,4 +37,4 @@ def render(answer: Lines, style: Style) -> str:
         entries = counted(answer.unreadable, "entry of tracemalloc has", "entries of tracemalloc have")
         text += f" {entries} no readable line."
     columns = Column("blocks"), Column("asked for"), *shares.columns, Column("line", True)
-    return join(table(columns, rows, style, total), style.filled(text))
+    return join(style.filled(text), table(columns, rows, style, total))

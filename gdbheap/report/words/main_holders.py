@@ -7,7 +7,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING
 
 from gdbheap.answers.accounting.source_paths import OF_PYTHON_2
-from gdbheap.contents.python.objects.connections import CONNECTION, IN_MEMORY, TEMPORARY
+from gdbheap.contents.python.objects.database_connections import CONNECTION, IN_MEMORY, TEMPORARY
 from gdbheap.findings.holder.rule import (
     BUFFERING_HANDLER,
     DATABASE,
@@ -26,7 +26,7 @@ from gdbheap.report.text.unfinished import at_least
 from gdbheap.text import quoted
 
 if TYPE_CHECKING:
-    from gdbheap.answers.shared_out import Part
+    from gdbheap.answers.shared_out import HolderPart
     from gdbheap.findings.holder.rule import MainHolder, Trait
 
 __all__ = [
@@ -135,7 +135,9 @@ def _database_text(trait: Trait, is_one_of_many: bool) -> str:
 
 
 def _traits(row: MainHolder) -> list[str]:
-    """Return further facts about a holder: values of a label, a file, or connections whose threads have ended."""
+    """Return further facts about a holder: a metric's label with many values, an open file, or connections whose
+    threads have ended.
+    """
     return [_trait_text(trait, row) for trait in row.traits if trait.kind in (LABEL, OPENED, *OF_FILES)]
 
 
@@ -177,10 +179,10 @@ def _object(row: MainHolder) -> str:
 
 
 def object_text(what: str | None, count: int | None, is_one: bool) -> str:
-    """Return a type in words; "" if it is unknown.
+    """Return a type as text; "" if it is unknown.
 
-    If there is one object, the number of its items follows; otherwise the number of objects comes first. ``count``:
-    this number, None if unknown.
+    If there is one object, the number of its items follows; otherwise the number of objects comes first. ``count``: the
+    number of items or objects, None if unknown.
     """
     if what is None:
         return ""
@@ -191,7 +193,7 @@ def object_text(what: str | None, count: int | None, is_one: bool) -> str:
     return name if count is None else f"{name} of {count_text(count)}"
 
 
-def parts_of(parts: list[Part]) -> str:
+def parts_of(parts: list[HolderPart]) -> str:
     """Return the kinds of blocks that have most of a holder's bytes."""
     return ", ".join(
         f"{count_text(part.count)} x {part.what.replace('__main__.', '', 1)}" for part in parts[:MAX_PARTS]
@@ -204,19 +206,19 @@ def names_of(row: MainHolder) -> str:
 
 
 def freed(row: MainHolder) -> str:
-    """Return, as text, how many bytes would be free without this holder. A second, larger number is added for the case
-    that pointers in the threads' data are stale.
+    """Return, as text, how many bytes would be freed if this holder were removed.
+
+    The text has two numbers if other holders reach a part of its memory only through pointers that may be stale.
     """
     least = freed_text(row, row.retained or 0)
     most = "" if row.at_most is None else freed_text(row, row.at_most).removeprefix(AT_MOST)
-    stale = f" (up to {most} if pointers in thread data are stale)" if most else ""
-    return f"{least}{stale}"
+    return f"between {least.removeprefix(AT_MOST)} and {most}" if most else least
 
 
 def freed_text(row: MainHolder, size: int) -> str:
-    """Return, as text, how many resident bytes would be free with ``size`` bytes of a holder's blocks.
+    """Return, as text, how many resident bytes would be freed with ``size`` bytes of a holder's blocks.
 
-    It is unknown in which of these blocks the holder's absent bytes are, so the text may be an upper limit.
+    It is unknown which of the holder's blocks have bytes that are not resident, so the text may be an upper limit.
     """
     if row.resident is None:
         return size_text(size)
@@ -226,8 +228,13 @@ def freed_text(row: MainHolder, size: int) -> str:
 
 
 def others_of(row: MainHolder) -> str:
-    """Return the other holders of a holder's memory."""
-    return f"also held by {', '.join(map(readable, row.also))}" if row.also else "also held by others"
+    """Return a text that names the other holders of a holder's memory.
+
+    The text says "perhaps" if the other holders may reach this memory only through stale pointers.
+    """
+    names = ", ".join(map(readable, row.also)) or "others"
+    also = f"also held by {names}"
+    return f"perhaps {also}, by pointers that may be stale" if row.may_be_alone else also
 
 
 def readable(way: str) -> str:

@@ -28,8 +28,12 @@ ASKED = (
 
 
 def render_pages(answer: Pools, whole: Pools, style: Style, use: MimallocUse, detail: bool) -> str:
-    """Return the text of the answer: a row for each block size, and one for each purpose. ``whole``: the answer with
-    all its block sizes."""
+    """Return the text of the answer: how much memory mimalloc has, a table of block sizes, and a table of the purposes
+    of its pages.
+
+    ``whole``: the answer with all its block sizes.
+    ``detail``: add the bytes that objects requested.
+    """
     rows = [_cells(count_text(row.size), [row], style) for row in answer.rows]
     rest = [row for row in whole.rows if row not in answer.rows]
     if rest:
@@ -37,7 +41,7 @@ def render_pages(answer: Pools, whole: Pools, style: Style, use: MimallocUse, de
     total = _cells("total", whole.rows, style)
     tables = [table(SIZES, rows, style, total), table(HEAPS, _heaps(use, style), style)]
     asked = [table(ASKED, [_asked(row, style) for row in answer.rows if row.told], style)] if detail else []
-    return join(*tables, style.filled(_sentence(whole, use, style)), *asked)
+    return join(style.filled(_sentence(whole, use, style)), *tables, *asked)
 
 
 def _cells(name: str, classes: Sequence[PoolClass], style: Style) -> list[str]:

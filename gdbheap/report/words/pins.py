@@ -1,4 +1,4 @@
-"""The text of ``heap pins``."""
+"""The text of ``heap pins``: a row for each small group of blocks that keeps whole pages from being returned."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import SHARE, Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.answers.pins import Kind, Pin, Pins, Sums
+    from gdbheap.answers.pins import Pin, PinningKind, Pins, PinSums
 
 __all__ = ["conclusion", "render", "sentences"]
 
@@ -82,7 +82,7 @@ def _cells(start: str, freed: int, blocks: int, size: int, rest: list[str], styl
     return [start, style.size(freed), style.share(freed), count_text(blocks), style.size(size), *rest]
 
 
-def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
+def _kinds(kinds: list[PinningKind], paths: bool, style: Style) -> str:
     rows = [
         [
             count_text(row.blocks), style.size(row.bytes), count_text(row.groups), count_text(row.alone),
@@ -94,11 +94,11 @@ def _kinds(kinds: list[Kind], paths: bool, style: Style) -> str:
     return table((*KIND_COLUMNS, *[MAX_FROM] * paths), rows, style) if rows else ""
 
 
-def _what(row: Kind) -> str:
+def _what(row: PinningKind) -> str:
     return row.what if row.holder is None else f"{row.what}, held by {row.holder}"
 
 
-def _sentence(row: Sums, answer: Pins, style: Style) -> str:
+def _sentence(row: PinSums, answer: Pins, style: Style) -> str:
     units, blocks = counted(row.groups, *row.units), counted(row.blocks, "block")
     text = f"{row.allocator}: {units} kept by {blocks} ({style.bytes(row.bytes)})"
     most = next((kind for kind in _by_blocks(answer.by_kind) if kind.allocator == row.allocator), None)
@@ -109,5 +109,5 @@ def _sentence(row: Sums, answer: Pins, style: Style) -> str:
     return f"{text}{of_which}{partly}. Without these blocks {freed} {row.emptied}{unsure}."
 
 
-def _by_blocks(kinds: list[Kind]) -> list[Kind]:
+def _by_blocks(kinds: list[PinningKind]) -> list[PinningKind]:
     return sorted(kinds, key=lambda kind: -kind.blocks)

@@ -1,4 +1,4 @@
-"""The text of ``heap pools``."""
+"""The text of ``heap pools``: a row for each size class of pymalloc."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from gdbheap.report.text.tables import SHARE, Column, join, table
 from gdbheap.report.words.mimalloc import render_pages
 
 if TYPE_CHECKING:
-    from gdbheap.answers.pools import ArenaUse, Pin, PoolClass, Pools
+    from gdbheap.answers.pools import ArenaUse, PinningBlocks, PoolClass, Pools
 
 __all__ = ["render"]
 
@@ -132,7 +132,8 @@ def _sparse(answer: Pools, style: Style) -> str:
 def _asked(answer: Pools, style: Style) -> str:
     """Return a table with a row for each size class: the bytes that objects requested, and the arenas with such blocks.
 
-    Only objects with a known size count. A second number counts the arenas with blocks of only this class.
+    Only objects whose requested size is known are counted. A further column counts the arenas that contain only blocks
+    of this class.
     """
     return table(ASKED, [_asked_row(row, style) for row in answer.rows], style)
 
@@ -178,5 +179,5 @@ def _pins(answer: Pools, style: Style) -> str:
     return table(PINS, rows, style) if rows else ""
 
 
-def _what(pin: Pin) -> str:
+def _what(pin: PinningBlocks) -> str:
     return pin.what if pin.text is None else f"{pin.what}: {pin.text}"

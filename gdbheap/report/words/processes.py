@@ -13,8 +13,8 @@ from gdbheap.report.text.unfinished import at_least
 from gdbheap.report.words.main_holders import described
 
 if TYPE_CHECKING:
-    from gdbheap.processes.family import Advice, Family, Member
-    from gdbheap.processes.written_pages import TypeCounts, Written
+    from gdbheap.processes.family import Advice, MemberProcess, ProcessFamily
+    from gdbheap.processes.written_pages import TypeCounts, WrittenBytes
 
 __all__ = ["advice_sentence", "counts_sentence", "render", "shared_sentence", "verdict_line", "written_kinds"]
 
@@ -23,7 +23,7 @@ OF_HEAP = ("in use", "free", "reclaimable", "kept")
 PROGRAM_WIDTH = 40
 TYPES = 5
 CHANGED = "Reference counts have changed in objects of these types:"
-RECOUNTED = "Reference counts rose and fell back on pages with objects of these types (a page may have several):"
+RECOUNTED = "These types have objects on pages where reference counts rose and fell again (a page may have several):"
 # Savings below this percentage of PSS are not mentioned.
 MIN_PERCENT = 1
 COUNTS = (
@@ -37,12 +37,12 @@ KINDS = {
     "counts_only": "only reference counts",
     "both": "reference counts and the collector's headers",
     "data": "real writes",
-    "recounted": "reference counts that rose and fell back",
+    "recounted": "reference counts that rose and fell again",
     "restored": "writes that were undone",
 }
 
 
-def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Style) -> str:
+def render(answer: ProcessFamily, whole: ProcessFamily, left_out: int, quick: bool, style: Style) -> str:
     """Return the text of the answer: the memory of all processes, each process's verdict, a row for each process, and
     advice.
 
@@ -65,7 +65,7 @@ def render(answer: Family, whole: Family, left_out: int, quick: bool, style: Sty
     )
 
 
-def verdict_line(member: Member, style: Style) -> str:
+def verdict_line(member: MemberProcess, style: Style) -> str:
     """Return a process's verdict, and a sentence about its largest holder."""
     if not member.holders:
         return member.verdict
@@ -75,7 +75,7 @@ def verdict_line(member: Member, style: Style) -> str:
     return f"{member.verdict} Largest holder: {first.path}, {size}{f' ({what})' if what else ''}."
 
 
-def _row(member: Member, quick: bool, style: Style) -> list[str]:
+def _row(member: MemberProcess, quick: bool, style: Style) -> list[str]:
     sizes = [style.size(size) for size in (member.rss, member.pss, member.uss, member.swapped)]
     row = [str(member.pid), one_line(member.program, PROGRAM_WIDTH), *sizes]
     if quick:
@@ -88,7 +88,7 @@ def _row(member: Member, quick: bool, style: Style) -> list[str]:
     return [*row, style.size(heap.in_use), style.size(heap.free), trim, style.size(heap.kept), finding]
 
 
-def _total(answer: Family, quick: bool, style: Style) -> list[str]:
+def _total(answer: ProcessFamily, quick: bool, style: Style) -> list[str]:
     total, heaps = answer.total, [member.heap for member in answer.rows if member.heap is not None]
     known = (total.rss, total.pss, total.uss, total.swapped) if total.processes else [None] * len(NAMES)
     row = ["", "total", *map(style.size, known)]
@@ -100,20 +100,22 @@ def _total(answer: Family, quick: bool, style: Style) -> list[str]:
     return [*row, *(map(style.size, sums) if heaps else ["-"] * len(OF_HEAP)), ""]
 
 
-def shared_sentence(answer: Family, style: Style) -> str:
+def shared_sentence(answer: ProcessFamily, style: Style) -> str:
     """Return a sentence about the memory of all processes: in total, private and shared."""
     total = answer.total
     if not total.processes:
         return "The private and the shared memory of these processes cannot be read."
-    whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
     alone = f"{style.bytes(total.uss)} is private, {style.bytes(total.shared)} is shared"
+    if total.processes == 1:
+        return f"1 process has {style.bytes(total.pss)} (PSS): {alone}. Its RSS is {style.bytes(total.rss)}."
+    whose = f"{counted(total.processes, 'process has', 'processes have')} {style.bytes(total.pss)} together (PSS)"
     return (
         f"{whose}: {alone}. Their RSS adds up to {style.bytes(total.rss)}, because RSS counts a shared page in each "
         "process."
     )
 
 
-def _written(answer: Family, style: Style) -> str:
+def _written(answer: ProcessFamily, style: Style) -> str:
     written = answer.written
     if written is None:
         return ""
@@ -124,12 +126,15 @@ def _written(answer: Family, style: Style) -> str:
     if not written.unshared:
         return style.filled(f"{start}{still}.{new}")
     parts = [f"{style.bytes(size)} {name}" for name, size in written_kinds(written)]
-    copied = f"{style.bytes(written.unshared)} was copied since. Pages by what was written: {', '.join(parts)}."
+    copied = (
+        f"{style.bytes(written.unshared)} has been copied since. Copied pages, by what was written to them: "
+        f"{', '.join(parts)}."
+    )
     line = f"{start}{still}, and {copied}"
     return "\n".join([style.filled(line + new), *_types(answer.types, style)])
 
 
-def written_kinds(written: Written) -> Iterator[tuple[str, int]]:
+def written_kinds(written: WrittenBytes) -> Iterator[tuple[str, int]]:
     """Yield (description, bytes of the pages) for each kind of write to shared pages, the largest kind first."""
     sizes = [(name, getattr(written, key)) for key, name in KINDS.items()]
     yield from sorted(((name, size) for name, size in sizes if size), key=lambda pair: -pair[1])
@@ -144,7 +149,7 @@ def _types(types: list[TypeCounts], style: Style) -> Iterator[str]:
             yield style.filled(f"{start} {', '.join(names)}.")
 
 
-def counts_sentence(answer: Family, style: Style) -> str:
+def counts_sentence(answer: ProcessFamily, style: Style) -> str:
     """Return advice about reference counts if most copied pages were copied because of them; "" otherwise."""
     written = answer.written
     counts = 0 if written is None else written.counts_only + written.recounted
@@ -168,13 +173,13 @@ def advice_sentence(row: Advice, style: Style) -> str:
 def _at_most(row: Advice, style: Style) -> str:
     return (
         f"Loading data before the fork, instead of in each of {counted(row.workers, 'worker')}, saves at most "
-        f"{style.bytes(row.most_saved)}. This is the size, type by type, of the objects that all workers have in "
-        "addition to their parent's. It is unknown whether their contents are equal."
+        f"{style.bytes(row.most_saved)}. This is the size of the objects that every worker has and the "
+        "parent lacks, summed over their types. Their contents may differ."
     )
 
 
 def _at_least(row: Advice, style: Style) -> str:
-    """Return the bytes that are certainly saved, in words; "" if that is almost nothing."""
+    """Return the bytes that are certainly saved, as text; "" if that is almost nothing."""
     if 100 * row.saves < MIN_PERCENT * (row.most_saved or 0):
         return ""
     return (
@@ -183,5 +188,5 @@ def _at_least(row: Advice, style: Style) -> str:
     )
 
 
-def _note(member: Member) -> str:
+def _note(member: MemberProcess) -> str:
     return f"Process {member.pid}: {member.note}"

@@ -1,4 +1,4 @@
-"""The text of ``heap pyobjects``."""
+"""The text of ``heap pyobjects``: a row for each type, and memory with unknown contents."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ __all__ = ["render", "sentences"]
 FOLDED = 0.01
 MAX_NAMES = 3
 UNKNOWN = (Column("unknown block"), Column("size"), Column("looks like", True))
-COLUMNS = Column("count"), Column("objects"), Column("buffers")
+COLUMNS = Column("count"), Column("own"), Column("buffers")
 
 
 def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) -> str:
-    """Return the text of the answer: a row for each type, one row for types that are not listed, the total, then memory
-    that is in no row.
+    """Return the text of the answer. A table has a row for each type, one for types that are not listed, and the total.
+    Sentences follow about memory that is in no row.
 
-    ``cut``: how many types are not listed. ``some``: whether only some types were requested, so that memory of other
-    types is not mentioned.
+    ``cut``: how many types are not listed.
+    ``some``: whether only some types were requested, so that memory of other types is not mentioned.
     """
     if some and not answer.rows:
         return style.filled("No type's name matches; 'heap pyobjects' lists all types.")
@@ -39,7 +39,7 @@ def render(answer: PyObjects, style: Style, cut: int = 0, some: bool = False) ->
         rows.append(_cells(rest, f"({cut:,} more types)", style, has_mapped, shares))
     total = _cells(answer.total, "total", style, has_mapped, shares)
     told = [_sentence(answer, style)] if some else sentences(answer, style)[1:]
-    sizes = [Column("mapped"), Column("together")] if has_mapped else [Column("together")]
+    sizes = [Column("mapped"), Column("total")] if has_mapped else [Column("total")]
     columns = (*COLUMNS, *sizes, *shares.columns, Column("type", True))
     parts = [style.filled(_largest(answer, style)), table(columns, rows, style, total), *map(style.filled, told)]
     return join(*parts, "" if some else _unknown(answer, style))
@@ -89,8 +89,8 @@ def _largest(answer: PyObjects, style: Style) -> str:
 
 
 def _unknown(answer: PyObjects, style: Style) -> str:
-    """Return the table of the largest blocks with unknown contents: one row for all that are not listed, and their
-    total.
+    """Return the table of the largest blocks with unknown contents. One row stands for all such blocks that are not
+    listed; the total is the last row.
 
     Return "" if these blocks are only a tiny part of the memory in use.
     """
@@ -132,11 +132,13 @@ def _elsewhere(answer: PyObjects, style: Style) -> str:
 
 def _beside(answer: PyObjects, style: Style) -> str:
     parts = (
-        ("blocks of the interpreter itself", answer.interpreter),
-        (f"blocks of libraries and threads ({_names(answer)})", _others(answer)),
-        ("used blocks whose contents are unknown", answer.unclassified),
-        ("objects on the interpreter's free lists", answer.free_lists),
-        ("malloc blocks without a known owner", answer.other_chunks),
+        ("block", "of the interpreter itself", answer.interpreter),
+        ("block", f"of libraries and threads ({_names(answer)})", _others(answer)),
+        ("used block", "with unknown contents", answer.unclassified),
+        ("object", "on the interpreter's free lists", answer.free_lists),
+        ("malloc block", "without a known owner", answer.other_chunks),
     )
-    told = [f"{style.bytes(part.bytes)} in {part.count:,} {name}" for name, part in parts if part.count]
+    told = [
+        f"{style.bytes(part.bytes)} in {counted(part.count, noun)} {which}" for noun, which, part in parts if part.count
+    ]
     return f"Not in the table: {'; '.join(told)}." if told else ""

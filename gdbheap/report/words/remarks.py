@@ -7,7 +7,7 @@ from typing import Any
 
 from gdbheap.remarks import Remark, RemarkId
 from gdbheap.report.text.numbers import counted, listed
-from gdbheap.text import printable_record
+from gdbheap.text import printable_record, quoted
 
 __all__ = ["SENTENCES", "sentence_of"]
 
@@ -27,7 +27,7 @@ def sentence_of(warning: str | Remark) -> str:
         text: str = sentence.format(**values) if isinstance(sentence, str) else sentence(**values)
     except (TypeError, ValueError, KeyError, AttributeError):
         # The remark is from a file of another release of gdbheap, or a file that somebody forged.
-        return f"this release does not know the warning {warning.id!r}: {warning.values}"
+        return f"this release does not know the warning {quoted(warning.id)}: it is left out"
     return text
 
 

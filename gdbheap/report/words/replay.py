@@ -23,11 +23,15 @@ COLUMNS = (
 
 
 def render(answer: Replayed, style: Style) -> str:
-    """Return the text of the answer: the recorded program, a row for each setting, and the meaning of the figures."""
+    """Return the text of the answer. It begins with the setting that takes the least memory, and with the recorded
+    program. A table has a row for each setting. The meaning of the figures follows, then the environment variables
+    for the best setting.
+    """
     rows = [_row(run, style) for run in answer.rows]
-    sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer, style)]
-    parts = [style.filled(sentence) for sentence in sentences]
-    return join(style.filled(_about(answer, style)), table(COLUMNS, rows, style), "\n".join(parts), line_of(answer))
+    sentences = [*_notes(answer), *_failures(answer.rows), *_advice(answer)]
+    about = f"{_least(answer, style)} {_about(answer, style)}" if rows else _about(answer, style)
+    notes = "\n".join(map(style.filled, sentences))
+    return join(style.filled(about), table(COLUMNS, rows, style), notes, line_of(answer))
 
 
 def _blocks(calls: int) -> str:
@@ -48,7 +52,7 @@ def line_of(answer: Replayed) -> str:
 def _about(answer: Replayed, style: Style) -> str:
     program = program_text(answer.words, answer.exe)
     return (
-        f"{counted(answer.calls, 'call')} of process {answer.pid} ({program}) in"
+        f"Process {answer.pid} ({program}) made {counted(answer.calls, 'call')} in"
         f" {counted(answer.threads, 'thread')}. The requested bytes in use were at most"
         f" {style.bytes(answer.peak_bytes)}, after call {answer.peak_call:,}, and {style.bytes(answer.live_bytes)} at"
         " the end."
@@ -87,7 +91,7 @@ def _gaps(gaps: Gaps | None, style: Style) -> str:
 
 
 def _notes(answer: Replayed) -> list[str]:
-    """Return sentences about the limitations of the figures."""
+    """Return sentences about the limitations of the figures, such as calls that were left out of the replay."""
     notes = []
     if answer.film is not None and answer.film.pictures:
         film = answer.film
@@ -105,8 +109,8 @@ def _notes(answer: Replayed) -> list[str]:
         notes.append(f"{calls} made by the ancestors of the process before they forked.")
     if answer.order == BY_TIME and answer.threads > 1:
         notes.append(
-            "The calls are ordered by their timestamps, not by a lock: the replayed heap resembles the program's heap, "
-            "but single chunks differ."
+            "The calls were recorded without a lock and are ordered by their timestamps. The replayed heap resembles "
+            "the program's heap, but individual chunks may differ."
         )
     if answer.unknown and answer.order == BY_TIME:
         notes.append(
@@ -144,14 +148,28 @@ def _failures(runs: list[Run]) -> list[str]:
     return failed + short
 
 
-def _advice(answer: Replayed, style: Style) -> list[str]:
-    if len(answer.rows) < 2 or answer.rows[0].peak_rss is None:
-        return []
+def _least(answer: Replayed, style: Style) -> str:
+    """Return a sentence about the setting with which the program uses the least memory."""
     first = answer.rows[0]
+    if first.peak_rss is None:
+        return f"{_name(first)} could not make all calls."
+    if len(answer.rows) < 2:
+        return f"With {_name(first)}, peak RSS is {_peak(first, style)}."
     if answer.best is None:
-        return [f"No other run uses significantly less memory than {_name(first)}."]
+        peak = f"peak RSS {_peak(first, style)}"
+        return f"No other run uses significantly less memory than {_name(first)} ({peak})."
     run = answer.rows[answer.best]
     least, most = first.peak_rss or 0, run.most_peak_rss or 0
     percent = 100 * (least - most) / least
-    words = "" if run.allocator == GLIBC or not run.preloaded else " (install the allocator where the program runs)"
-    return [f"With {_name(run)}, the program uses at most {style.bytes(most)}, {percent:.0f} % less{words}:"]
+    less = f"{percent:.0f} % less than with {_name(first)}"
+    return f"With {_name(run)}, the program uses at most {style.bytes(most)}, {less}."
+
+
+def _advice(answer: Replayed) -> list[str]:
+    """Return a sentence above the environment variables for the best setting; no sentence if there is none."""
+    if answer.best is None:
+        return []
+    run = answer.rows[answer.best]
+    if run.allocator == GLIBC or not run.preloaded:
+        return ["Start the program with:"]
+    return ["Install the allocator where the program runs, and start the program with:"]

@@ -1,4 +1,4 @@
-"""The text of ``heap chunks --by=stack``."""
+"""The text of ``heap chunks --by=stack``: the stacks of blocks that jemalloc sampled."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ __all__ = ["render"]
 
 
 def render(answer: SampledStacks, style: Style) -> str:
-    """Return the text of the answer: each stack below a line with its sums, then the sums of all stacks."""
-    return join(*(_stack(row, style) for row in answer.rows), style.filled(_sentence(answer, style)))
+    """Return the text of the answer: the sums of all stacks, then each stack below a line with its sums."""
+    return join(style.filled(_sentence(answer, style)), *(_stack(row, style) for row in answer.rows))
 
 
 def _stack(row: SampledRow, style: Style) -> str:
@@ -37,7 +37,7 @@ def _sentence(answer: SampledStacks, style: Style) -> str:
     shown = len(answer.rows)
     listed = "" if shown == answer.matching else f", of which {shown:,} are listed"
     return (
-        f"{counted(answer.matching, 'stack')}{listed}: {style.bytes(answer.bytes)} in "
+        f"{counted(answer.matching, 'stack')}{listed} allocated {style.bytes(answer.bytes)} in "
         f"{counted(answer.count, 'sampled block')} in use{_likely(answer, style)}. jemalloc decides by "
         "chance which allocations are sampled (lg_prof_sample)."
     )

@@ -1,4 +1,4 @@
-"""The text of ``heap sizes``."""
+"""The text of ``heap sizes``: how the sizes of used and of free blocks are distributed."""
 
 from __future__ import annotations
 
@@ -24,11 +24,11 @@ MORE = {"asked": "asked for", "freed": "saved by packing"}
 
 
 def render(answer: Sizes, whole: Sizes, style: Style) -> str:
-    """Return the text of the answer: the sums of used and free chunks, a row for each range of sizes, and a row for
-    each size; then the sizes of allocators other than malloc.
+    """Return the text of the answer. It begins with the sums of used and free chunks. One table has a row for each
+    range of sizes, a second one a row for each size. Sizes that are not listed share one row. Both tables end with
+    the same total. The sizes of allocators other than malloc follow.
 
-    Sizes that are not listed share one row. Both tables end with the same total. ``whole``: the answer with all its
-    sizes.
+    ``whole``: the answer with all its sizes.
     """
     others = [part for found in whole.others for part in _others(found, style)]
     if others and not (whole.sizes or whole.top or whole.overhead):
@@ -114,12 +114,11 @@ def _sentence(whole: Sizes, style: Style) -> str:
     total = whole.total
     has = "has a mapping of its" if whole.mapped == 1 else "have a mapping of their"
     mapped = f" {whole.mapped:,} of them {has} own." if whole.mapped else ""
-    used, free = (
-        counted(total.used_count, "chunk is", "chunks are"),
-        counted(total.free_count, "chunk is", "chunks are"),
-    )
+    used = counted(total.used_count, "chunk is", "chunks are")
+    free = f"{counted(total.free_count, 'chunk is', 'chunks are')} free, {style.bytes(total.free)} together,"
+    free = f"{free} in bins, fast bins and thread caches" if total.free_count else "No chunk is free"
     return (
-        f"{used} in use, {style.bytes(total.used)} together.{mapped} {free} free, "
-        f"{style.bytes(total.free)} together, in bins, fast bins and thread caches. The rest of malloc's memory "
-        f"is top chunks ({style.bytes(whole.top)}) and overhead ({style.bytes(whole.overhead)})."
+        f"{used} in use, {style.bytes(total.used)} together.{mapped} {free}. "
+        f"The rest of malloc's memory is top chunks ({style.bytes(whole.top)}) and overhead "
+        f"({style.bytes(whole.overhead)})."
     )

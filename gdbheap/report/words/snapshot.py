@@ -1,15 +1,15 @@
-"""The text of ``heap snapshot``."""
+"""The text of ``heap snapshot``: the file that was written, and how much it contains."""
 
 from __future__ import annotations
 
 from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
-from gdbheap.snapshots.snapshot import Written
+from gdbheap.snapshots.snapshot import WrittenSnapshot
 
 __all__ = ["render"]
 
 
-def render(answer: Written, style: Style) -> str:
+def render(answer: WrittenSnapshot, style: Style) -> str:
     """Return a sentence with the path and size of the snapshot's file, and the number of types, holes and other items
     in it.
     """

@@ -19,13 +19,16 @@ COLUMNS = (
 )  # fmt: skip
 
 
-def render(answer: Stats, style: Style) -> str:
-    """Return the text of the answer: each line that the process printed, with gdbheap's figure next to it (both in
-    bytes), and whether they agree."""
+def render(answer: Stats, style: Style, whole: Stats | None = None) -> str:
+    """Return the text of the answer: whether gdbheap's figures agree with malloc_stats(), and the lines that it
+    printed. A table shows both values of each figure, in bytes.
+
+    ``whole``: the answer with all rows, if ``answer`` has fewer.
+    """
     said = "\n".join(f"  {line}" for line in answer.text.splitlines())
     heading = style.heading("malloc_stats() of the process printed:")
     rows = [_row(row) for row in answer.rows]
-    return join(f"{heading}\n{said}", table(COLUMNS, rows, style), style.filled(_sentence(answer)))
+    return join(style.filled(_sentence(whole or answer)), f"{heading}\n{said}", table(COLUMNS, rows, style))
 
 
 def _agrees(row: StatsRow) -> bool:
@@ -39,12 +42,15 @@ def _row(row: StatsRow) -> list[str]:
 
 def _sentence(answer: Stats) -> str:
     if answer.agrees:
-        return f"All {len(answer.rows)} figures agree."
+        return f"All {len(answer.rows)} figures agree with malloc_stats()."
     wrong = sum(not _agrees(row) for row in answer.rows)
     if not wrong:
-        return "Some arenas are in only one of the two lists; the figures of all other arenas agree."
+        return (
+            "Some arenas are only in gdbheap's list, or only in that of malloc_stats(). All figures of other arenas "
+            "agree."
+        )
     return (
-        f"{wrong} of {len(answer.rows)} figures {'differs' if wrong == 1 else 'differ'}. malloc_stats() prints 32-bit "
-        "numbers, and only these 32 bits were compared. A difference means a fault of gdbheap or a damaged heap "
-        "('heap check')."
+        f"{wrong} of {len(answer.rows)} figures {'differs' if wrong == 1 else 'differ'} from malloc_stats(), which "
+        "prints 32-bit numbers; only these 32 bits were compared. A difference means a fault of gdbheap or a damaged "
+        "heap ('heap check')."
     )

@@ -12,7 +12,7 @@ from gdbheap.report.text.numbers import listed
 from gdbheap.report.text.style import Style
 
 if TYPE_CHECKING:
-    from gdbheap.first_page.summary import Summary, Unknown
+    from gdbheap.first_page.summary import NotWalked, Summary
 
 __all__ = ["render"]
 
@@ -76,7 +76,7 @@ def _stays(answer: Summary, style: Style) -> str:
     return f"{start}: {', '.join(f'{style.bytes(row.bytes)} {row.why}' for row in told)}."
 
 
-def _not_walked(unknown: Unknown | None, style: Style) -> str:
+def _not_walked(unknown: NotWalked | None, style: Style) -> str:
     """Return a sentence about memory that gdbheap does not examine; "" if none of it is resident."""
     if unknown is None or unknown.bytes == 0:
         return ""

@@ -16,12 +16,10 @@ __all__ = ["render"]
 
 
 def render(answer: Tallies, style: Style) -> str:
-    """Return the text of the answer: a row for each size, length or module, one row for all that are not listed, and
-    the total.
-
-    The last sentence gives the number of all objects, and their bytes without buffers.
+    """Return the text of the answer. It begins with the number of all objects, and their bytes without buffers. A table
+    has a row for each size, length or module, one for groups that are not listed, and the total.
     """
-    columns = (Column("count"), Column("objects"), SHARE, Column(answer.tally_of, not _is_number(answer)))
+    columns = (Column("count"), Column("own"), SHARE, Column(answer.tally_of, not _is_number(answer)))
     share = style.shares_within(answer.own, answer.absent)
     rows = [_row(row.count, row.own, _key(row, answer, style), style, share) for row in answer.rows]
     count, size = (getattr(answer, name) - sum(getattr(row, name) for row in answer.rows) for name in ("count", "own"))
@@ -30,7 +28,7 @@ def render(answer: Tallies, style: Style) -> str:
     total = _row(answer.count, answer.own, "total", style, lambda size: style.share(size, answer.absent))
     objects = counted(answer.count, "object holds", "objects hold")
     text = f"{objects} {style.bytes(answer.own)} themselves, without the buffers that they own."
-    return join(table(columns, rows, style, total), style.filled(text))
+    return join(style.filled(text), table(columns, rows, style, total))
 
 
 def _is_number(answer: Tallies) -> bool:

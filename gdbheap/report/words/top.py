@@ -8,8 +8,8 @@ from gdbheap.errors import one_line
 from gdbheap.report.text.numbers import UNKNOWN, count_text, counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
-from gdbheap.report.words.recording import duration_text
-from gdbheap.sampling.current_totals import Standing, Table
+from gdbheap.report.words.record import duration_text
+from gdbheap.sampling.current_totals import CurrentTable, Standing
 
 __all__ = ["HELP", "render"]
 
@@ -33,9 +33,9 @@ q, Ctrl-C      quit
 other keys     read again at once"""
 
 
-def render(answer: Table, left_out: int, style: Style) -> str:
-    """Return the text of the answer: a line with the time, the number of processes and their memory; then a row for
-    each process.
+def render(answer: CurrentTable, left_out: int, style: Style) -> str:
+    """Return the text of the answer. The first line has the time, the number of processes, their memory, and the
+    process that has grown most. A table has a row for each process.
 
     ``left_out``: how many processes are not listed.
     """
@@ -49,7 +49,8 @@ def render(answer: Table, left_out: int, style: Style) -> str:
         count = (
             f"{count_text(total.processes)} largest of your {count_text(total.processes + answer.smaller)} processes"
         )
-    head = f"{when}  {count}: {sums}{grown}"
+    most = "" if left_out else _grown_most(answer, style)
+    head = f"{when}  {count}: {sums}{grown}{most}"
     rest = f"{counted(left_out, 'more process', 'more processes')} (--top=all lists all)" if left_out else ""
     names = [name for name in NAMES if name != SWAP or any(row.swapped for row in answer.rows)]
     columns = (Column("pid"), Column("program", True), *map(Column, names))
@@ -57,6 +58,14 @@ def render(answer: Table, left_out: int, style: Style) -> str:
     missing = counted(answer.refused, "process is", "processes are")
     missing = f"{missing} not read: {'; '.join(map(one_line, answer.left_out))}" if answer.refused else ""
     return join(style.heading(head), table(columns, rows, style), rest, missing)
+
+
+def _grown_most(answer: CurrentTable, style: Style) -> str:
+    """Return a clause about the process that has grown the most; "" if there is one process, or if none has grown."""
+    first = max(answer.rows, key=lambda row: row.growth or 0, default=None)
+    if first is None or (first.growth or 0) <= 0 or len(answer.rows) < 2:
+        return ""
+    return f"; {one_line(first.program, PROGRAM_WIDTH)} ({first.pid}) grew most, {_signed(first.growth, style)}"
 
 
 def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:

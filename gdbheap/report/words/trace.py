@@ -5,14 +5,14 @@ from __future__ import annotations
 from gdbheap.report.text.numbers import counted
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
-from gdbheap.tracing.traced_command import Traced
+from gdbheap.tracing.traced_command import TracedCommand
 
 __all__ = ["render", "sentence"]
 
 LEFT = True
 
 
-def sentence(answer: Traced) -> str:
+def sentence(answer: TracedCommand) -> str:
     """Return one line: the number of recorded calls and processes, the file, bytes per call, calls that were lost, and
     failures.
     """
@@ -24,8 +24,8 @@ def sentence(answer: Traced) -> str:
     return "; ".join([f"{what}{more} in {answer.file}{each}{lost}", *answer.failures])
 
 
-def render(answer: Traced, style: Style) -> str:
-    """Return the text of the answer: the sentence of ``sentence`` (recorded calls, file, losses), and a row for each
+def render(answer: TracedCommand, style: Style) -> str:
+    """Return the text of the answer: the line of ``sentence`` (recorded calls, file, losses), and a row for each
     process.
     """
     columns = (

@@ -1,5 +1,6 @@
-"""The verdict, which is the first line of the first page: the program, its resident memory, and how much of it is in
-use or kept free."""
+"""The verdict: the first line of the first page. It names the program, its resident memory, and how much of it is in
+use or kept free.
+"""
 
 from __future__ import annotations
 
@@ -28,18 +29,20 @@ PLAIN = "._-+"
 
 
 def verdict(answer: Ledger, style: Style) -> str:
-    """Return the verdict as one or two sentences."""
+    """Return the verdict as one or two sentences: the program and its resident memory, then how much is in use and
+    free.
+    """
     name = program_text(answer.program, answer.pid)
     return f"{name}: {_resident(answer, style)}. {_uses(answer, style)}".rstrip()
 
 
 def plain_verdict(answer: Ledger) -> str:
-    """Return the verdict as in a document, without a terminal's style."""
+    """Return the verdict for a document, without a terminal's style."""
     return Sentence(verdict(answer, Style(rss=answer.rss.bytes)))
 
 
 def program_text(program: str, pid: int | None) -> str:
-    """Return a process's program and its pid, in words."""
+    """Return a process's program and its pid, as text."""
     return f"{_named(program)}{f' (pid {pid})' if pid else ''}"
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
-from gdbheap.errors import one_line
+from gdbheap.errors import own_line
 from gdbheap.report.text.numbers import count_text, counted, duration_text
 from gdbheap.report.text.style import Style
 from gdbheap.stack_frames import PYTHON, StackFrame
 from gdbheap.targets.started_command import KILLED, signal_name
 from gdbheap.text import printable_record
-from gdbheap.watching.messages import Event, Limit
+from gdbheap.watching.messages import Limit, WatchMessage
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["counts_text", "event_text", "render"]
@@ -20,32 +20,32 @@ KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core":
 # A line names at most this many process ids.
 SHOWN = 10
 ENDS = {
-    "count": "--count reached",
+    "count": "it has acted as often as --count allows",
     "ended": "no process is left",
-    "duration": "--duration is over",
-    "asked": "ended by a signal",
+    "duration": "the time of --duration is over",
+    "asked": "a signal asked it to end",
 }
 
 
-def render(event: Event, style: Style) -> str:
-    """Return the sentence that is printed when a watch has ended: why it ended, how often it acted, and how often an
+def render(event: WatchMessage, style: Style) -> str:
+    """Return the sentence that is printed when a watch has ended: how often it acted, why it ended, and how often an
     action failed.
     """
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not act"
-    failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
-    return style.filled(f"Done ({ENDS[event.why_ended]}): {done}{failed}.")
+    failed = f" A read or an action failed {counted(event.failed, 'time')}." if event.failed else ""
+    return style.filled(f"The watch {done}. It ended because {ENDS[event.why_ended]}.{failed}")
 
 
-def event_text(event: Event, style: Style) -> str:
+def event_text(event: WatchMessage, style: Style) -> str:
     """Return the line that is printed for one event: its local time, and what happened."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
-            "unrestored": _unrestored, "missed": _missed, "left-out": _left_out, "serving": _serving,
+            "unrestored": _reasons, "lost": _reasons, "missed": _missed, "left-out": _left_out, "serving": _serving,
             "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip
     # Errors are already sentences, and gdbheap itself chose the paths of the files.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
-    return f"{_local_time(event.time)} {one_line(said, 4000)}"
+    return f"{_local_time(event.time)} {own_line(said, 4000)}"
 
 
 def counts_text(moment: float, began: int, ended: int) -> str:
@@ -59,11 +59,11 @@ def _local_time(moment: float) -> str:
     return time.strftime("%Y-%m-%d %H:%M:%S", time.localtime(moment))
 
 
-def _process(event: Event) -> str:
+def _process(event: WatchMessage) -> str:
     return f"process {event.pid} ({event.name})" if event.name else f"process {event.pid}"
 
 
-def _began(event: Event, style: Style) -> str:
+def _began(event: WatchMessage, style: Style) -> str:
     limits = "".join(f"; {_limit(limit, style)}" for limit in event.limits)
     return f"{_process(event)} is watched{limits}"
 
@@ -80,7 +80,7 @@ def _group(name: str | None) -> str:
     return f"the control group {name}" if name else "the machine"
 
 
-def _ended(event: Event, style: Style) -> str:
+def _ended(event: WatchMessage, style: Style) -> str:
     status = event.exit_status
     if event.oom:
         return f"{_process(event)} has ended: SIGKILL, while the kernel's OOM killer was at work"
@@ -89,47 +89,47 @@ def _ended(event: Event, style: Style) -> str:
     return f"{_process(event)} has ended: {signal_name(KILLED - status) or f'signal {-status}'}"
 
 
-def _nobody(event: Event, style: Style) -> str:
+def _nobody(event: WatchMessage, style: Style) -> str:
     return "no running process matches: the watch waits until one starts"
 
 
-def _unreadable(event: Event, style: Style) -> str:
+def _unreadable(event: WatchMessage, style: Style) -> str:
     return _of_several(event, "cannot be read")
 
 
-def _killed(event: Event, style: Style) -> str:
+def _killed(event: WatchMessage, style: Style) -> str:
     return f"the kernel killed a process of {_group(event.cgroup)}, which was out of memory"
 
 
-def _unseen(event: Event, style: Style) -> str:
+def _unseen(event: WatchMessage, style: Style) -> str:
     return f"{_process(event)}: gdbheap cannot notice its MemoryErrors: {'; '.join(event.errors)}"
 
 
-def _unrestored(event: Event, style: Style) -> str:
+def _reasons(event: WatchMessage, style: Style) -> str:
     return "; ".join(event.errors)
 
 
-def _missed(event: Event, style: Style) -> str:
+def _missed(event: WatchMessage, style: Style) -> str:
     return f"{_process(event)} could not be read: {'; '.join(event.errors)}"
 
 
-def _left_out(event: Event, style: Style) -> str:
+def _left_out(event: WatchMessage, style: Style) -> str:
     return _of_several(event, "is not watched" if len(event.pids) == 1 else "are not watched")
 
 
-def _of_several(event: Event, what: str) -> str:
+def _of_several(event: WatchMessage, what: str) -> str:
     shown = ", ".join(map(str, event.pids[:SHOWN]))
     more = f" and {counted(len(event.pids) - SHOWN, 'other')}" if len(event.pids) > SHOWN else ""
     count = counted(len(event.pids), "process", "processes")
     return f"{count} {what}: {'; '.join(event.errors)} (process ids: {shown}{more})"
 
 
-def _serving(event: Event, style: Style) -> str:
+def _serving(event: WatchMessage, style: Style) -> str:
     open_to = ": everybody who can reach this address can read process ids, names of programs and their memory use"
     return f"metrics are at {event.url}{open_to if event.everybody else ''}"
 
 
-def _acted(event: Event, style: Style) -> str:
+def _acted(event: WatchMessage, style: Style) -> str:
     held = "" if event.held is None else f" (the process was stopped for {duration_text(event.held)})"
     missing = ", which is incomplete" if event.partial else ""
     parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
@@ -139,7 +139,7 @@ def _acted(event: Event, style: Style) -> str:
     return "; ".join([*parts, *event.errors])
 
 
-def _innermost(event: Event) -> list[StackFrame]:
+def _innermost(event: WatchMessage) -> list[StackFrame]:
     """Return a list with the innermost Python frame of the event's stack: the function that asked for memory.
 
     The list is empty if the stack has no Python frame.
@@ -148,7 +148,7 @@ def _innermost(event: Event) -> list[StackFrame]:
 
 
 def cause_text(cause: Cause, style: Style) -> str:
-    """Return in words why the watch acted."""
+    """Return a text that says why the watch acted."""
     size, bound = style.bytes(cause.bytes), style.bytes(cause.bound)
     where = "its RSS is" if cause.cgroup is None else f"{_group(cause.cgroup)} needs"
     grown = "its RSS" if cause.cgroup is None else _group(cause.cgroup)

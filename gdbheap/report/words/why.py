@@ -1,31 +1,35 @@
-"""The text of ``heap why`` and ``heap refs``."""
+"""The text of ``heap why``: what keeps an object or a block alive, from a root down."""
 
 from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from gdbheap.graph.paths import BLOCK
+from gdbheap.answers.accounting.paths import in_words
+from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.errors import one_line
+from gdbheap.graph.paths import BLOCK, Path
 from gdbheap.report.text.folding import NO_GAP, Gap, folded
-from gdbheap.report.text.numbers import address_text, counted
+from gdbheap.report.text.numbers import address_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
-from gdbheap.report.text.unfinished import at_least, unfinished
+from gdbheap.report.text.unfinished import STALE, at_least, unfinished
 from gdbheap.report.words.at import maker_lines
 
 if TYPE_CHECKING:
-    from gdbheap.answers.refs import Refs
     from gdbheap.answers.why import Why
 
-__all__ = ["render", "render_refs"]
+__all__ = ["render"]
 
 STEPS = (Column("address"), Column("how", True), Column("type", True))
 HOLDERS = (Column("address"), Column("retains"), Column("type", True))
-REFERRERS = (Column("address"), Column("certain", True), Column("how", True), Column("type", True))
+UNCERTAIN = "The chain is not certain: a word in it that looks like a reference may be an old value."
+# The most characters of a path in the first sentence. The table below it shows all steps.
+LONGEST_WAY = 160
 
 
 def render(answer: Why, style: Style, with_maker: bool = False) -> str:
-    """Return the text of ``heap why``: the chain from a root down to the block, the Python expression, and the
-    dominators.
+    """Return the text of ``heap why``: what keeps the block, the chain from a root down to it, the Python expression,
+    and the dominators.
 
     ``with_maker``: add the recorded stack that allocated the block, or a line that says that the log has none.
     """
@@ -38,16 +42,26 @@ def _way(answer: Why, style: Style) -> str:
     if not answer.rows:
         told_so = style.filled(_not_led_to(answer, name, style))
         return join(told_so, unfinished(answer.not_examined, answer.next, style))
-    size = at_least(style.bytes(answer.retained), answer.at_least)
-    told = [f"{name} retains {size}{style.of_rss(answer.retained, answer.absent)}."]
-    if answer.expression:
-        told.append(f"As a Python expression: {answer.expression}")
-    if not answer.certain:
-        told.append("This chain is not certain: a word in it that looks like a reference may be an old value.")
+    expression = f"As a Python expression: {answer.expression}" if answer.expression else ""
     shown = _dominators(answer, style)
     lead = "Removing any one of these would free this block:" if shown else ""
     rest = unfinished(answer.not_examined, answer.next, style)
-    return join(table(STEPS, _steps(answer), style), *told, lead, shown, rest)
+    kept = style.filled(_kept(answer, name, style))
+    return join(kept, table(STEPS, _steps(answer), style), expression, lead, shown, rest)
+
+
+def _kept(answer: Why, name: str, style: Style) -> str:
+    """Return sentences that say what keeps the block, and how many bytes it retains."""
+    way = source_path(answer.expression or in_words(Path(list(answer.rows), None, answer.count)))
+    kept = "is kept" if answer.certain else "may be kept"
+    size = f"{at_least(style.bytes(answer.retained), answer.at_least)}{style.of_rss(answer.retained, answer.absent)}"
+    if answer.at_most is not None:
+        size = f"between {style.bytes(answer.retained)} and {style.bytes(answer.at_most)}: {STALE}"
+    told = f"{name} {kept} by {one_line(way, LONGEST_WAY)}. It retains {size}."
+    if answer.named_variable is not None:
+        all_of = style.bytes(answer.variable_bytes)
+        told = f"{told} It is the largest block of {answer.named_variable}, which holds {all_of}."
+    return told if answer.certain else f"{told} {UNCERTAIN}"
 
 
 def _not_led_to(answer: Why, name: str, style: Style) -> str:
@@ -92,15 +106,3 @@ def _more_steps(left: int, types: set[str]) -> list[str]:
 
 def _more_holders(left: int, types: set[str]) -> list[str]:
     return ["…", f"{left:,} more", "such objects" if types else "objects"]
-
-
-def render_refs(answer: Refs, style: Style) -> str:
-    """Return the text of ``heap refs``: a row for each referrer, and how many more there are."""
-    name = f"{address_text(answer.address)} ({answer.type})"
-    if not answer.count:
-        return style.filled(f"Nothing points to {name}.")
-    rows = [[address_text(row.address), "yes" if row.certain else "no", row.edge, row.type] for row in answer.rows]
-    more = answer.count - len(rows)
-    rest = f"; {more:,} of them are not listed" if more else ""
-    referrers = counted(answer.count, "reference points", "references point")
-    return join(style.filled(f"{referrers} to {name}{rest}."), table(REFERRERS, rows, style))

@@ -1,4 +1,4 @@
-"""The text of ``gdbheap stats FILE``: the sums of a program's calls."""
+"""The text of ``gdbheap calls FILE``: the sums of a program's calls."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
 
 if TYPE_CHECKING:
-    from gdbheap.tracing.arena_growths import Growth
-    from gdbheap.tracing.stats import CallStats, InUse, LifetimesOf, Moment, Point, SizeOfCalls
+    from gdbheap.tracing.arena_growths import ArenaGrowth
+    from gdbheap.tracing.call_stats import CallStats, InUse, LifetimesOf, Moment, Point, SizeOfCalls
 
 __all__ = ["about", "render", "told"]
 
@@ -46,15 +46,15 @@ SPANS = (Column("calls lived"), Column("below"), Column("distribution of blocks"
 
 
 def render(answer: CallStats, whole: CallStats, style: Style, picture: str | None) -> str:
-    """Return the text of the answer: the program that made the calls, several tables, and the limitations of the
-    figures.
+    """Return the text of the answer: the most memory in use, the program that made the calls, several tables, and the
+    limitations of the figures.
 
     ``answer`` has fewer sizes than ``whole`` if the list was cut. ``picture``: the file to which the picture was
     written, None if there is none.
     """
     where = "" if picture is None else f"The picture is in {one_line(picture)}."
     return join(
-        style.filled(about(answer)),
+        style.filled(f"{_most(answer, style)} {about(answer)}"),
         _calls(answer, style),
         _moments(answer, style),
         _course(answer.curve.over_calls, style),
@@ -69,8 +69,17 @@ def about(answer: CallStats) -> str:
     """Return a sentence with the number of calls and the program that made them."""
     program = program_text(answer.words, answer.exe)
     return (
-        f"{counted(answer.calls.all, 'call')} of process {answer.pid} ({program}) in"
+        f"Process {answer.pid} ({program}) made {counted(answer.calls.all, 'call')} in"
         f" {counted(answer.threads, 'thread')} and {answer.seconds:,.2f} s."
+    )
+
+
+def _most(answer: CallStats, style: Style) -> str:
+    """Return a sentence with the largest number of requested bytes in use, and the number at the end."""
+    peak = answer.peak
+    return (
+        f"At most {style.bytes(peak.bytes)} was in use, after call {count_text(peak.call)}, and"
+        f" {style.bytes(answer.live.bytes)} at the end."
     )
 
 
@@ -83,8 +92,8 @@ def _calls(answer: CallStats, style: Style) -> str:
 def _moments(answer: CallStats, style: Style) -> str:
     peak, most = answer.peak, answer.most_blocks
     rows = [
-        ["most bytes in use", *_when(peak), *_amounts(peak, style)],
-        ["most blocks in use", *_when(most), *_amounts(most, style)],
+        ["peak of bytes in use", *_when(peak), *_amounts(peak, style)],
+        ["peak of blocks in use", *_when(most), *_amounts(most, style)],
         ["at the end", count_text(answer.calls.all), f"{answer.seconds:.2f}", *_amounts(answer.live, style)],
     ]
     return table(MOMENTS, rows, style)
@@ -100,7 +109,9 @@ def _amounts(found: InUse | Moment, style: Style) -> list[str]:
 
 
 def _course(points: Sequence[Point], style: Style) -> str:
-    """Return how the memory in use changed: a few intervals, each a row with about the same number of calls."""
+    """Return a table that shows how the memory in use changed. It has a row for each of a few intervals, which have
+    about the same number of calls.
+    """
     if len(points) < 2:
         return ""
     last = len(points) - 1
@@ -151,9 +162,10 @@ def _lives(answer: CallStats, style: Style) -> str:
     return join(table(LIVES, rows, style), table(SPANS, spans, style, total))
 
 
-def _growths(growths: Sequence[Growth], style: Style) -> str:
-    """Return the table of arena growths: a row for each call whose free chunks were read, one row for all others, and
-    the total."""
+def _growths(growths: Sequence[ArenaGrowth], style: Style) -> str:
+    """Return the table of arena growths. It has a row for each growth whose arena was examined before the call, one for
+    all other growths, and the total.
+    """
     looked = [grown for grown in growths if grown.has_looked]
     if not growths:
         return ""
@@ -214,7 +226,7 @@ def _sums(answer: CallStats, style: Style) -> Iterator[str]:
         yield f"Calls that are not counted above: {', '.join(others)}."
 
 
-def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
+def _about_growths(growths: Sequence[ArenaGrowth]) -> Iterator[str]:
     if not growths:
         yield "No arena became larger."
     nearest = min(
@@ -229,7 +241,9 @@ def _about_growths(growths: Sequence[Growth]) -> Iterator[str]:
 
 
 def _notes(answer: CallStats) -> Iterator[str]:
-    """Yield sentences about the limitations of the figures."""
+    """Yield sentences about the limitations of the figures, such as calls that could not be recorded, or a damaged
+    trace.
+    """
     if answer.failed:
         yield f"The sums of bytes do not include {counted(answer.failed, 'call')} that returned NULL."
     if answer.unknown:

@@ -1,5 +1,5 @@
-"""The page that compares several snapshots: what changed from the first to the last, what only rose, and the state at
-the end.
+"""The page that compares several snapshots: what changed from the first to the last, which figures only rose, and the
+state at the end.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from gdbheap.report.page.skeleton import fitted, page
 from gdbheap.report.page.target import moment, name_of, sections_of, title_of
 from gdbheap.report.text.numbers import arena_text, size_text
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.difference import conclusion, heading, holder_text, limit_sentence, owner_text
+from gdbheap.report.words.diff import conclusion, heading, holder_text, limit_sentence, owner_text
 from gdbheap.report.words.holder_changes import now_text
 from gdbheap.text import printable_record
 
@@ -27,8 +27,8 @@ HOUR = 3600
 LINES = (Column("name", "what"), Column("resident", "resident", SIGNED), Column("virtual", "virtual", SIGNED))
 HOLDERS = (Column("path", "held by"), Column("what", "what it is"), Column("bytes", "in use", SIGNED))
 TYPES = (
-    Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "objects", SIGNED),
-    Column("buffers", "buffers", SIGNED), Column("together", "together", SIGNED),
+    Column("type", "type"), Column("count", "count", COUNT), Column("bytes", "own", SIGNED),
+    Column("buffers", "buffers", SIGNED), Column("together", "total", SIGNED),
 )  # fmt: skip
 SIZES = (
     Column("allocator", "allocator"), Column("size", "size", SIZE), Column("count", "blocks", COUNT),

@@ -1,4 +1,4 @@
-"""The text of ``heap diff``."""
+"""The text of ``heap diff``: which holders grew, and a table for each kind of change."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ from gdbheap.answers.holder_change import GONE, NEW
 from gdbheap.report.text.numbers import address_text, arena_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, join, table
-from gdbheap.report.words.holder_changes import growth_sentence, now_text
-from gdbheap.report.words.holder_changes import signed as _signed
+from gdbheap.report.words.holder_changes import growth_sentence, now_text, signed
 from gdbheap.report.words.verdict import program_text
 from gdbheap.snapshots.blocks import BlockChange
 from gdbheap.snapshots.difference import Compared, Difference, OwnerChange
@@ -28,8 +27,8 @@ MAX_DEPTH = 1
 
 
 def render(answer: Difference, whole: Difference, top: int | None, style: Style) -> str:
-    """Return the text of the answer: which holders grew, what was compared, a table for each kind of change, the
-    figures that only rise, and when the limit is reached.
+    """Return the text of the answer. It begins with the holders that grew, and with what was compared. A table for each
+    kind of change follows, then the figures that only rise, and the time at which RSS reaches the limit.
 
     ``top``: the most rows of a table, None for all.
     """
@@ -54,8 +53,8 @@ UNKNOWN = "It is unknown which holder grew: a snapshot did not read all referenc
 
 
 def conclusion(answer: Difference, style: Style) -> str:
-    """Return a sentence that says which holders grew. If a snapshot has no holders, name the object whose retained size
-    grew the most."""
+    """Return a sentence that says which holders grew. If a snapshot has no holders, the sentence names the object whose
+    retained size grew the most."""
     told = growth_sentence(answer.holders, answer.in_use, answer.free, style)
     most = answer.owners[0] if answer.owners and answer.holders is None else None
     if most is None or most.retained <= 0:
@@ -75,7 +74,7 @@ def _table(columns: Sequence[Column], rows: list[list[str]], count: int, style: 
 
 
 def heading(answer: Difference, style: Style) -> str:
-    """Return the compared targets, the time from the first to the last, and the change of RSS, in words."""
+    """Return the compared targets, the time from the first to the last, and the change of RSS, as text."""
     first, last = answer.compared[0], answer.compared[-1]
     looks = f"{len(answer.compared)} snapshots of " if len(answer.compared) > 2 else ""
     names = list(dict.fromkeys(_name(look) for look in answer.compared))
@@ -84,7 +83,7 @@ def heading(answer: Difference, style: Style) -> str:
     time = f"over {seconds}" if looks else f"{seconds} apart"
     if answer.rss is None:
         return f"{what}, {time}. RSS is unknown for the first or the last of the compared targets."
-    rss = f"RSS {style.size(first.rss)} to {style.size(last.rss)}, {_signed(answer.rss, style)}"
+    rss = f"RSS {style.size(first.rss)} to {style.size(last.rss)}, {signed(answer.rss, style)}"
     return f"{what}, {time}: {rss}."
 
 
@@ -127,8 +126,8 @@ def _ledger(answer: Difference, style: Style) -> str:
     rows = [
         [
             "  " * depths[row.id] + row.name,
-            _signed(row.resident, style),
-            _signed(row.virtual, style),
+            signed(row.resident, style),
+            signed(row.virtual, style),
             *_looks(row.looks, style),
         ]
         for row in changed
@@ -136,7 +135,7 @@ def _ledger(answer: Difference, style: Style) -> str:
     roots = [row for row in answer.ledger if row.parent is None]
     sums = [None if None in column else sum(column) for column in zip(*(row.looks for row in roots))]
     resident = None if any(row.resident is None for row in roots) else sum(row.resident or 0 for row in roots)
-    total = ["total", _signed(resident, style), _signed(sum(row.virtual for row in roots), style), *_looks(sums, style)]
+    total = ["total", signed(resident, style), signed(sum(row.virtual for row in roots), style), *_looks(sums, style)]
     return table(columns, rows, style, total)
 
 
@@ -145,7 +144,7 @@ def _holders(answer: Difference, top: int | None, style: Style) -> str:
         Column("in use"), *_look_columns(answer), Column("holder", LEFT), Column("description", LEFT),
     )  # fmt: skip
     rows = [
-        [_signed(row.bytes, style), *_looks(row.looks, style), row.path, now_text(row)]
+        [signed(row.bytes, style), *_looks(row.looks, style), row.path, now_text(row)]
         for row in (answer.holders or [])[:top]
     ]
     return _table(columns, rows, len(answer.holders or []), style)
@@ -155,14 +154,14 @@ def _types(answer: Difference, whole: Difference, style: Style) -> str:
     if not whole.types:
         return ""
     columns = (
-        Column("count"), Column("objects"), Column("buffers"), Column("total"), *_look_columns(answer),
+        Column("count"), Column("own"), Column("buffers"), Column("total"), *_look_columns(answer),
         Column("type", LEFT),
     )  # fmt: skip
 
     def row(name: str, of: Sequence[Any]) -> list[str]:
         looks = [sum(column) for column in zip(*(one.looks for one in of))]
         sums = [sum(getattr(one, key) for one in of) for key in ("count", "own", "buffers", "bytes")]
-        return [_count(sums[0]), *(_signed(size, style) for size in sums[1:]), *_looks(looks, style), name]
+        return [_count(sums[0]), *(signed(size, style) for size in sums[1:]), *_looks(looks, style), name]
 
     rows = [row(found.type, [found]) for found in answer.types]
     listed = {found.type for found in answer.types}
@@ -175,8 +174,7 @@ def _types(answer: Difference, whole: Difference, style: Style) -> str:
 def _sizes(answer: Difference, top: int | None, style: Style) -> str:
     columns = (Column("blocks"), Column("bytes"), Column("size"), Column("allocator", LEFT))
     rows = [
-        [_count(row.count), _signed(row.bytes, style), style.size(row.size), row.allocator]
-        for row in answer.sizes[:top]
+        [_count(row.count), signed(row.bytes, style), style.size(row.size), row.allocator] for row in answer.sizes[:top]
     ]
     return _table(columns, rows, len(answer.sizes), style)
 
@@ -192,7 +190,7 @@ def _blocks(answer: Difference, top: int | None, style: Style) -> str:
             f"{row.gone:,}",
             f"{row.still_there:,}",
             style.size(row.size),
-            _signed((row.new - row.gone) * row.size, style),
+            signed((row.new - row.gone) * row.size, style),
             row.type or "(no object)",
             address_text(row.addresses[0] if row.addresses else None),
             holder_text(row),
@@ -222,7 +220,7 @@ def _owners(answer: Difference, top: int | None, style: Style) -> str:
     )  # fmt: skip
     rows = [
         [
-            _signed(row.retained, style),
+            signed(row.retained, style),
             *_looks(row.looks, style),
             address_text(row.address),
             row.type,
@@ -246,7 +244,7 @@ def _arenas(answer: Difference, top: int | None, style: Style) -> str:
         [
             arena_text(row.index),
             address_text(row.address),
-            *(_signed(size, style) for size in (row.system, row.in_use, row.top)),
+            *(signed(size, style) for size in (row.system, row.in_use, row.top)),
             row.state,
         ]
         for row in answer.arena_changes[:top]
@@ -274,16 +272,18 @@ def _holes(answer: Difference, top: int | None, style: Style) -> str:
 
 
 def _findings(answer: Difference, style: Style) -> str:
-    words = {NEW: "is new", GONE: "is gone"}
+    words: dict[str, str] = {NEW: "is new", GONE: "is gone"}
     lines = [
-        f"Finding {row.id} {words.get(row.state, 'is still there')}: {_signed(row.bytes, style)}."
+        f"Finding {row.id}: one of the snapshots did not look for it."
+        if row.bytes is None
+        else f"Finding {row.id} {words.get(row.state, 'is still there')}: {signed(row.bytes, style)}."
         for row in answer.findings
     ]
     return "\n".join(style.filled(line) for line in lines)
 
 
 def _trend(answer: Difference, top: int | None, style: Style) -> str:
-    """Return the table of the figures that rose from each snapshot to the next."""
+    """Return the table of the figures that never fell from one snapshot to the next."""
     if not answer.trend:
         return ""
     columns = (Column("per hour"), *_look_columns(answer), Column("kind", LEFT), Column("rising figure", LEFT))
