@@ -10,12 +10,18 @@ from typing import Any
 
 from gdbheap.errors import Unsupported
 from gdbheap.export.batches import Batch, Batches, Cells, Constant, NumberColumn, TextColumn
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, ExportTable
 
-__all__ = ["METADATA", "MISSING", "encoded", "pyarrow", "reader_of", "record_batch", "schema_of"]
+__all__ = ["METADATA", "encoded", "missing", "pyarrow", "reader_of", "record_batch", "schema_of"]
 
 METADATA = "gdbheap"
-MISSING = "{} needs {}, which is not installed with gdbheap: pip install 'gdbheap[{}]'"
+
+
+def missing(what: str, library: str, extra: str) -> Unsupported:
+    """Return the error for a feature whose library is not installed. ``what``: the feature. ``extra``: the extra of
+    gdbheap that contains the library."""
+    step = f"pip install 'gdbheap[{extra}]'"
+    return Unsupported(f"{what} needs {library}, which is not installed with gdbheap: {step}", [step])
 
 
 def pyarrow() -> Any:
@@ -23,7 +29,7 @@ def pyarrow() -> Any:
     try:
         import pyarrow as found
     except ImportError:
-        raise Unsupported(MISSING.format("Parquet", "pyarrow", "parquet")) from None
+        raise missing("Parquet", "pyarrow", "parquet") from None
     return found
 
 
@@ -32,7 +38,7 @@ def _types() -> dict[str, Any]:
     return {INTEGER: arrow.int64(), TEXT: arrow.string(), REAL: arrow.float64(), FLAG: arrow.bool_()}
 
 
-def schema_of(table: Table) -> Any:
+def schema_of(table: ExportTable) -> Any:
     """Return the Arrow schema of a table. Its metadata describes the columns, and is also written to files."""
     arrow, types = pyarrow(), _types()
     about = {"table": table.name, "row": table.row, "columns": list(map(vars, table.columns))}
@@ -54,7 +60,7 @@ def record_batch(batch: Batch, schema: Any) -> Any:
     return pyarrow().RecordBatch.from_arrays(cells, schema=schema)
 
 
-def reader_of(table: Table, batches: Batches) -> Any:
+def reader_of(table: ExportTable, batches: Batches) -> Any:
     """Return an Arrow reader of all rows, with the table's schema. The reader can be read only once."""
     arrow, schema = pyarrow(), schema_of(table)
     coded = encoded(schema)
@@ -87,9 +93,9 @@ def _array(cells: Cells, count: int, kind: Any) -> Any:
 
 
 def _coded(cells: TextColumn, count: int) -> Any:
-    """Return the texts of a column as a dictionary-encoded array.
+    """Return the strings of a column as a dictionary-encoded array.
 
-    A missing text has no index, because Parquet allows no missing entry in the dictionary.
+    A missing string has no index, because Parquet allows no missing entry in the dictionary.
     """
     arrow = pyarrow()
     import pyarrow.compute as compute

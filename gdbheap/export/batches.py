@@ -10,7 +10,7 @@ from itertools import repeat
 from typing import Any, Union
 
 from gdbheap.dataclass import dataclass
-from gdbheap.export.declaration import INTEGER, Table
+from gdbheap.export.declaration import INTEGER, ExportTable
 
 __all__ = [
     "AT_ONCE",
@@ -41,7 +41,9 @@ class NumberColumn:
 
 @dataclass(frozen=True)
 class TextColumn:
-    """A column of texts, as indices into ``names``: 32-bit numbers, little-endian. The first name may be None."""
+    """A column of strings. ``codes``: for each row an index into ``names``, as a 32-bit little-endian number. The first
+    name may be None, for rows without a string.
+    """
 
     codes: bytes
     names: Sequence[str | None]
@@ -71,7 +73,7 @@ Batches = Callable[[], Iterator[Batch]]
 Rows = Sequence[Sequence[Any]]
 
 
-def small(table: Table, rows: Rows) -> Batches:
+def small(table: ExportTable, rows: Rows) -> Batches:
     """Return the batches of a small table. ``rows``: the cells of each row, in the order of the table's columns."""
     columns = [list(column) for column in zip(*rows)] if rows else [[] for _ in table.columns]
     for place, column in enumerate(table.columns):

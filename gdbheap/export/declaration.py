@@ -11,16 +11,24 @@ __all__ = [
     "ADDRESS",
     "BYTES",
     "COUNT",
+    "CSV",
     "FLAG",
+    "FORMATS",
     "INTEGER",
+    "PARQUET",
     "REAL",
     "SNAPSHOTS",
+    "SQLITE",
     "TABLES",
     "TEXT",
     "TableColumn",
-    "Table",
+    "ExportTable",
     "table_of",
 ]
+
+PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
+FORMATS = (PARQUET, CSV, SQLITE)
+"""The formats in which tables are written (table_files.py)."""
 
 INTEGER, TEXT, REAL, FLAG = "integer", "text", "real", "flag"
 """The types of columns: 64-bit signed integer, text, 64-bit floating-point number, true or false."""
@@ -31,8 +39,12 @@ SNAPSHOTS = "snapshots"
 
 @dataclass(frozen=True)
 class TableColumn:
-    """A column of a table. ``kind``: INTEGER, TEXT, REAL or FLAG; ``unit``: "" if it has none; ``may_lack``: its cells
-    may be empty (NULL, an empty field)."""
+    """A column of a table.
+
+    ``kind``: INTEGER, TEXT, REAL or FLAG.
+    ``unit``: the unit of its values, "" if they have none.
+    ``may_lack``: whether cells may be empty (NULL, an empty field).
+    """
 
     name: str
     kind: str
@@ -42,8 +54,8 @@ class TableColumn:
 
 
 @dataclass(frozen=True)
-class Table:
-    """A table. ``row``: the thing that one row describes; ``note``: further facts that a reader should know."""
+class ExportTable:
+    """A table. ``row``: what one row describes; ``note``: further facts that a reader should know."""
 
     name: str
     row: str
@@ -64,8 +76,8 @@ def _text(name: str, meaning: str, may_lack: bool = False) -> TableColumn:
     return TableColumn(name, TEXT, "", meaning, may_lack)
 
 
-TABLES: Sequence[Table] = (
-    Table(
+TABLES: Sequence[ExportTable] = (
+    ExportTable(
         SNAPSHOTS,
         "process or core that was read; there is only one row unless several were exported together",
         (
@@ -80,7 +92,9 @@ TABLES: Sequence[Table] = (
             _text("container", "the id of the container in which the process runs", True),
             _text("kind", "the kind of target: process or core"),
             _number("pid", "", "the process's id", True),
-            _number("started", "clock ticks", "the time from the machine's boot to the start of the process", True),
+            _number(
+                "started", "clock ticks", "the clock ticks from the machine's boot to the start of the process", True
+            ),
             _text("exe", "the path of the program's file", True),
             _text("core", "the path of the core's file", True),
             _text("python", "the release of Python", True),
@@ -94,7 +108,7 @@ TABLES: Sequence[Table] = (
             TableColumn("partial", FLAG, "", "true if the data may be incomplete"),
         ),
     ),
-    Table(
+    ExportTable(
         "ledger",
         "line of the ledger, including the lines that only --detail shows",
         (
@@ -109,7 +123,7 @@ TABLES: Sequence[Table] = (
         "The lines without a parent add up to the whole address space. The lines with the same parent add up to the "
         "parent.",
     ),
-    Table(
+    ExportTable(
         "findings",
         "finding that 'heap' shows",
         (
@@ -119,7 +133,7 @@ TABLES: Sequence[Table] = (
             _text("advice", "the advice: what the user can do about the finding", True),
         ),
     ),
-    Table(
+    ExportTable(
         "mappings",
         "mapping of the address space",
         (
@@ -133,7 +147,7 @@ TABLES: Sequence[Table] = (
             _number("swapped", BYTES, "the bytes of the mapping that are swapped out", True),
         ),
     ),
-    Table(
+    ExportTable(
         "arenas",
         "arena of glibc's malloc, with the figures of malloc_stats()",
         (
@@ -149,7 +163,7 @@ TABLES: Sequence[Table] = (
             _number("free_chunks", COUNT, "the number of free chunks in bins"),
         ),
     ),
-    Table(
+    ExportTable(
         "threads",
         "thread",
         (
@@ -160,7 +174,7 @@ TABLES: Sequence[Table] = (
             _number("stack_resident", BYTES, "the resident bytes of the stack", True),
         ),
     ),
-    Table(
+    ExportTable(
         "holes",
         "hole: an unbroken run of free bytes between blocks of an allocator",
         (
@@ -173,7 +187,7 @@ TABLES: Sequence[Table] = (
             _number("after", ADDRESS, "the address of the block after the hole", True),
         ),
     ),
-    Table(
+    ExportTable(
         "types",
         "type of Python objects, or kind of blocks of C code",
         (
@@ -188,7 +202,7 @@ TABLES: Sequence[Table] = (
             ),
         ),
     ),
-    Table(
+    ExportTable(
         "blocks",
         "block in use, of any allocator",
         (
@@ -200,7 +214,7 @@ TABLES: Sequence[Table] = (
         ),
         "The column retained has values only if the table edges has rows.",
     ),
-    Table(
+    ExportTable(
         "objects",
         "living Python object in a block",
         (
@@ -212,7 +226,7 @@ TABLES: Sequence[Table] = (
         ),
         "The column retained has values only if the table edges has rows.",
     ),
-    Table(
+    ExportTable(
         "edges",
         "reference",
         (
@@ -226,6 +240,6 @@ TABLES: Sequence[Table] = (
 )
 
 
-def table_of(name: str) -> Table:
+def table_of(name: str) -> ExportTable:
     """Return the table with this name. Raises KeyError."""
     return {table.name: table for table in TABLES}[name]

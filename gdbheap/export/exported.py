@@ -10,7 +10,7 @@ from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
 from gdbheap.errors import UsageError, one_line
-from gdbheap.export.table_files import PARQUET
+from gdbheap.export.declaration import PARQUET
 from gdbheap.files import find_file, open_folder, open_inside, temporary_folder
 from gdbheap.host import open_files
 
@@ -21,8 +21,9 @@ DEPTH = 32
 
 
 def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
-    """Yield the start and the end of each part of a file that is not in a hole, ascending. Holes take no disk space and
-    may be of any size."""
+    """Yield (start, end) of each range of a file that contains data, ascending. Holes are skipped: they take no disk
+    space, and may be of any size.
+    """
     at, size = 0, os.fstat(descriptor).st_size
     # ENXIO: there is no data after the last hole (lseek(2)).
     with suppress(OSError):
@@ -35,8 +36,10 @@ def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
 class ExportedFiles:
     """The files of an export folder, kept open.
 
-    ``paths``: the paths of the open descriptors; ``held``: for each path that ``hold`` or ``hold_parts`` returned, the
-    file's path in the folder and its size on the disk in bytes."""
+    ``paths``: the paths of the open descriptors.
+    ``held``: for each path that ``hold`` or ``hold_parts`` returned, two facts about the file: its path in the folder,
+    and its size on the disk in bytes.
+    """
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
@@ -61,12 +64,12 @@ class ExportedFiles:
         return find_file(f"/proc/self/fd/{self._number}/{name}", False) is not None
 
     def open(self, name: str) -> BinaryIO:
-        """Open a file of the folder. Raises UsageError if it is a link or not a regular file, OSError."""
+        """Open a file of the folder. Raises OSError, and UsageError if the file is a link or not a regular file."""
         return open_inside(self._number, name, os.path.join(self.folder, name))
 
     def hold(self, name: str) -> str | None:
         """Open a file and keep it open. Return a path that names the open descriptor; None if the folder has no file
-        ``name``. Raises UsageError if it is a link or not a regular file, OSError."""
+        ``name``. Raises OSError, and UsageError if the file is a link or not a regular file."""
         try:
             file = self.open(name)
         except FileNotFoundError:

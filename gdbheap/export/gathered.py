@@ -20,7 +20,7 @@ from gdbheap.errors import Unsupported, UsageError, or_none
 from gdbheap.export.batches import AT_ONCE, Batch, Batches, Cells, Constant, NumberColumn, Rows, TextColumn, small
 from gdbheap.export.declaration import SNAPSHOTS, TABLES, table_of
 from gdbheap.export.heapsnapshot import NamedGraph
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.first_page.ledger import Ledger, ledger
 from gdbheap.graph.naming import MOST_NAMED, name_edges
 from gdbheap.graph.nodes import Nodes
@@ -172,7 +172,7 @@ class _Blocks:
     ) -> None:
         self.columns, self.allocators, self._first, self._structures = columns, allocators, len(types), structures
         self.names = [None, *types, *(() if structures is None else kind_texts(structures))]
-        self.retained: _native.Retained | None = None
+        self.retained: _native.RetainedBytes | None = None
 
     def _read(self, objects: bool) -> Iterator[_native.BlockBatch]:
         batches = self.columns.batches(AT_ONCE, objects, self.retained)
@@ -194,7 +194,6 @@ class _Blocks:
         return array("I", (kind or (other and self._first + other) for kind, other in pairs)).tobytes()
 
     def blocks(self) -> Iterator[Batch]:
-        """Yield the rows of the table ``blocks``."""
         for batch in self._read(objects=False):
             yield Batch(
                 batch.count,

@@ -1,9 +1,9 @@
 """Write a graph of references as a heap snapshot of V8, which the memory panel of Chrome's DevTools opens.
 
-The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). A list contains
-the fields of all nodes; another one the edges of the first node, then those of the second, and so on; a third one the
-strings. Nodes and edges refer to strings by their numbers. An edge names its target by the index of the target's first
-field. The first node is the root of all others.
+The file is one JSON document (v8/src/profiler/heap-snapshot-generator.cc, HeapSnapshotJSONSerializer). The first list
+contains the fields of all nodes. The second contains the edges of the first node, then those of the second, and so on.
+The third contains the strings. Nodes and edges refer to strings by their numbers. An edge names its target by the index
+of the target's first field. The first node is the root of all others.
 """
 
 from __future__ import annotations
@@ -184,8 +184,8 @@ def _nodes(named: NamedGraph, number_of: Callable[[str], int]) -> Iterator[tuple
 
 
 def _addresses(graph: _native.Graph, start: int, count: int) -> array[int]:
-    """Return the addresses of ``count`` nodes from number ``start`` on. For roots, these numbers are no addresses and
-    have no meaning.
+    """Return the addresses of ``count`` nodes, beginning with the node number ``start``. The values for roots have no
+    meaning.
     """
     return array("Q", graph.addresses_of(array("I", range(start, start + count)).tobytes()))
 

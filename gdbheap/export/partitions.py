@@ -84,7 +84,9 @@ def check_columns(parts: Sequence[PartitionKey]) -> None:
 
 
 def values_of_parts(parts: Sequence[PartitionKey], identity: Mapping[str, Any]) -> dict[str, str]:
-    """Return the keys with their values for one exported process. ``identity``: its row of the table ``snapshots``."""
+    """Return the partition keys of one exported process with their values, as {key: value}. ``identity``: the process's
+    row of the table ``snapshots``.
+    """
     found = {part.name: KNOWN[part.name](identity) if part.value is None else part.value for part in parts}
     return {name: NOTHING if value is None else str(value) for name, value in found.items()}
 
@@ -105,7 +107,7 @@ def put(folder: str, files: Mapping[str, str], mode: int) -> None:
     """Move written files to their destinations below ``folder``, in the given order, each file in one step.
 
     ``files``: the path of each file by its destination; ``mode``: the files' permissions, unused if ``folder`` is a
-    URL. Raises UsageError, Unsupported.
+    URL. Raises UsageError or Unsupported.
     """
     if is_url(folder):
         _upload(folder, files)
@@ -115,7 +117,7 @@ def put(folder: str, files: Mapping[str, str], mode: int) -> None:
 
 
 def _names(system: Any) -> Sequence[str]:
-    """Return the protocols of a file system of fsspec."""
+    """Return the protocols that a file system of fsspec serves, such as "s3"; fsspec gives one string or several."""
     return [system.protocol] if isinstance(system.protocol, str) else system.protocol
 
 
@@ -142,7 +144,7 @@ def _system_of(url: str) -> tuple[Any, str]:
         raise UsageError(f"{one_line(url)}: chained URLs ('{CHAIN}') are not supported: name one file system")
     system, root = fsspec.core.url_to_fs(url)
     if _is_local(system):
-        raise UsageError(f"{one_line(url)} means files of this machine: give the path of the folder instead")
+        raise UsageError(f"{one_line(url)} names files on this machine: give the path of the folder instead")
     return system, root
 
 

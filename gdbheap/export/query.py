@@ -13,15 +13,15 @@ from threading import Event
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, Unsupported, UsageError, one_line
-from gdbheap.export.arrow import MISSING, reader_of
+from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.export.arrow import missing, reader_of
 from gdbheap.export.batches import Batches, small
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, table_of
+from gdbheap.export.declaration import CSV, FLAG, INTEGER, PARQUET, REAL, TABLES, TEXT, ExportTable, table_of
 from gdbheap.export.exported import ExportedFiles
 from gdbheap.export.gathered import ALL
 from gdbheap.export.source import Source
 from gdbheap.export.stored import StoredTables
-from gdbheap.export.table_files import CSV, DATABASE, PARQUET
+from gdbheap.export.table_files import DATABASE
 from gdbheap.host.headroom import room_for_copy
 
 __all__ = ["Answered", "QueryColumn", "query"]
@@ -39,7 +39,7 @@ UNKNOWN = re.compile(r"Table with name (?P<name>.+?) does not exist")
 LEAST, CELL = 64 << 20, 64
 # The seconds between two checks for a signal while DuckDB works.
 HEARD = 0.1
-# A limit for the rows of a file, for each byte of its size.
+# The most rows that a file may claim for each byte of its size.
 #
 # If all rows of a batch are equal, an export writes about 1,100 bytes for each column. With four columns that is at
 # most 63 rows for each byte.
@@ -81,7 +81,7 @@ def query(source: Source, text: str, graph: bool | None = None) -> Answered:
     """Run one query and return its answer.
 
     ``graph``: whether to build the graph of references; None: if the query needs it. Raises UsageError for a faulty
-    query, Unsupported if a library is missing."""
+    query, and Unsupported if a library is missing."""
     duckdb = _duckdb()
     room = max(LEAST, room_for_copy())
     config = {**BEFORE, "memory_limit": f"{room}B"}
@@ -123,11 +123,11 @@ def _duckdb() -> Any:
     try:
         import duckdb
     except ImportError:
-        raise Unsupported(MISSING.format("sql", "DuckDB", "sql")) from None
+        raise missing("sql", "DuckDB", "sql") from None
     try:
         import pyarrow  # noqa: F401
     except ImportError:
-        raise Unsupported(MISSING.format("sql", "pyarrow", "sql")) from None
+        raise missing("sql", "pyarrow", "sql") from None
     return duckdb
 
 
@@ -182,7 +182,7 @@ def _rows(fetch: Callable[[], Any], room: int, stopped: Event) -> list[list[Any]
     bytes."""
     rows: list[list[Any]] = []
     size = 0
-    # Fetch one row at a time: a file may claim a long text for each of many rows.
+    # Fetch one row at a time: a file may claim a long string for each of many rows.
     while not stopped.is_set() and (row := fetch()) is not None:
         rows.append([_plain(value) for value in row])
         size += sum(map(_size, rows[-1]))
@@ -218,7 +218,9 @@ def _checked(duckdb: Any, ask: Callable[[], Any]) -> Any:
 
 
 def _plain(value: Any) -> Any:
-    """Return a value in a form that can be written as JSON."""
+    """Return a value that can be written as JSON. Values of types that JSON lacks, such as dates, become strings; so do
+    infinity and NaN.
+    """
     if value is None or isinstance(value, (bool, int, str)):
         return value
     if isinstance(value, float):
@@ -230,7 +232,7 @@ def _plain(value: Any) -> Any:
     return str(value)
 
 
-def _fill(database: Any, table: Table, batches: Batches) -> None:
+def _fill(database: Any, table: ExportTable, batches: Batches) -> None:
     rows = reader_of(table, batches)
     database.register("gathered", rows)
     _checked(_duckdb(), lambda: database.execute(f'CREATE TABLE "{table.name}" AS SELECT * FROM gathered'))
@@ -272,7 +274,7 @@ def _open(database: Any, files: ExportedFiles, name: str, stored: StoredTables) 
     return files.has(DATABASE) and _copy(database, stored, table)
 
 
-def _copy(database: Any, stored: StoredTables, table: Table) -> bool:
+def _copy(database: Any, stored: StoredTables, table: ExportTable) -> bool:
     """Copy a table from the SQLite database; to read it directly, DuckDB would have to download an extension. Return
     whether the database has the table."""
     found = stored.batches(table)

@@ -14,10 +14,11 @@ __all__ = ["Source"]
 class Source:
     """A source of tables.
 
-    ``name``: as the user typed it; ``gather``: a function that reads tables. Its arguments are the names of the tables
-    (of ``declaration.TABLES``), and whether to build the graph of references (None: only if that is quick). ``folder``:
-    the folder of an export, None for other sources. ``is_kept``: the source is already stored, so it is quick to read,
-    and may lack tables.
+    ``name``: as the user typed it.
+    ``gather``: a function that reads tables. Its arguments are the names of the tables (of ``declaration.TABLES``), and
+    whether to build the graph of references (None: only if that is quick).
+    ``folder``: the folder of an export, None for other sources.
+    ``is_kept``: whether the source is a snapshot, which is quick to read but may lack tables.
     """
 
     name: str

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.export.batches import AT_ONCE, Batch
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, Table, TableColumn
+from gdbheap.export.declaration import FLAG, INTEGER, REAL, TEXT, ExportTable, TableColumn
 from gdbheap.export.exported import data_ranges
 from gdbheap.export.table_files import SQL_TYPES
 from gdbheap.files import temporary_folder
@@ -23,12 +23,12 @@ __all__ = ["StoredTables"]
 
 MAGIC = b"SQLite format 3\0"
 PIECE = 1 << 20
-# The longest text that a table may have. Older versions of sqlite3 cannot set this limit: then rows are fetched one at
-# a time.
+# The longest string that a table may have. Older versions of sqlite3 cannot set this limit: then rows are fetched one
+# at a time.
 LONGEST = 1 << 20
 HAS_LIMIT = sys.version_info >= (3, 11)
 ROWS = 64 if HAS_LIMIT else 1
-# The most characters of text in one batch.
+# The most characters of all strings in one batch.
 BATCH_SIZE = 32 << 20
 # The limit for listing the tables: SQLite may take STEPS * STEP of its steps.
 STEP, STEPS = 1000, 2000
@@ -52,11 +52,11 @@ class StoredTables:
     def __exit__(self, *_: object) -> None:
         self._stack.close()
 
-    def batches(self, table: Table) -> Iterator[Batch] | None:
+    def batches(self, table: ExportTable) -> Iterator[Batch] | None:
         """Return the rows of a table in batches; None if the database does not contain it.
 
-        Raises UsageError if no export can have written the table, also while the rows are read. Raises GdbheapError if
-        there is no room for the copy."""
+        Raises UsageError if no export can have written the table; reading the rows may raise it too. Raises
+        GdbheapError if the disk is too full for the copy."""
         try:
             if self._database is None:
                 self._database = self._opened()
@@ -94,7 +94,7 @@ class StoredTables:
         self._size = sum(_copied(descriptor, copy, start, end) for start, end in data_ranges(descriptor))
         copy.truncate(left)
 
-    def _has(self, database: sqlite3.Connection, table: Table) -> bool:
+    def _has(self, database: sqlite3.Connection, table: ExportTable) -> bool:
         """Return whether the table exists in the database. The number of steps is limited, because the pages of a
         hostile database may form a cycle.
         """
@@ -112,13 +112,13 @@ class StoredTables:
         self._steps += 1
         return self._steps > STEPS
 
-    def _rows(self, database: sqlite3.Connection, table: Table) -> Iterator[Batch]:
+    def _rows(self, database: sqlite3.Connection, table: ExportTable) -> Iterator[Batch]:
         try:
             yield from self._read(database, table)
         except (sqlite3.Error, ValueError) as error:
             self._fail(error)
 
-    def _read(self, database: sqlite3.Connection, table: Table) -> Iterator[Batch]:
+    def _read(self, database: sqlite3.Connection, table: ExportTable) -> Iterator[Batch]:
         names = ", ".join(f'"{name}"' for name in table.names)
         rows = database.execute(f'SELECT {names} FROM "{table.name}"')
         held: list[Sequence[Any]] = []
@@ -136,9 +136,9 @@ class StoredTables:
         if held:
             yield _batch(table, held)
 
-    def _checked(self, table: Table, rows: Sequence[Sequence[Any]]) -> int:
-        """Check the rows. Return the total length of their texts. Raises UsageError for a value that its column cannot
-        have."""
+    def _checked(self, table: ExportTable, rows: Sequence[Sequence[Any]]) -> int:
+        """Check the rows. Return the total length of their strings. Raises UsageError for a value that its column
+        cannot have."""
         size = 0
         for column, cells in zip(table.columns, zip(*rows)):
             if not set(map(type, cells)) <= _types(column):
@@ -147,7 +147,7 @@ class StoredTables:
                 size += sum(map(len, filter(None, cells)))
         return size
 
-    def _refuse(self, table: Table) -> NoReturn:
+    def _refuse(self, table: ExportTable) -> NoReturn:
         raise UsageError(f"{one_line(self._path)}: {table.name} is not a table that gdbheap wrote")
 
     def _fail(self, error: Exception) -> NoReturn:
@@ -160,7 +160,8 @@ class StoredTables:
 
 
 def _copied(descriptor: int, copy: BinaryIO, start: int, end: int) -> int:
-    """Copy a range of a file, but make pieces of zeros holes. Return the number of bytes that were written."""
+    """Copy a range of a file. Parts that contain only zeros become holes. Return the number of bytes that were
+    written."""
     copy.seek(start)
     written = 0
     while start < end and (piece := os.pread(descriptor, min(PIECE, end - start), start)):
@@ -172,7 +173,7 @@ def _copied(descriptor: int, copy: BinaryIO, start: int, end: int) -> int:
     return written
 
 
-def _is_ours(table: Table, kind: Any, text: Any) -> bool:
+def _is_ours(table: ExportTable, kind: Any, text: Any) -> bool:
     found = CREATED.fullmatch(text) if kind == "table" and isinstance(text, str) else None
     declared = set(found[1].replace(" NOT NULL", "").split(", ")) if found else set()
     return declared >= {f'"{column.name}" {SQL_TYPES[column.kind]}' for column in table.columns}
@@ -182,7 +183,7 @@ def _types(column: TableColumn) -> set[type]:
     return {KINDS[column.kind], type(None)} if column.may_lack else {KINDS[column.kind]}
 
 
-def _batch(table: Table, rows: Sequence[Sequence[Any]]) -> Batch:
+def _batch(table: ExportTable, rows: Sequence[Sequence[Any]]) -> Batch:
     columns = [list(cells) for cells in zip(*rows)]
     for place, column in enumerate(table.columns):
         if column.kind == FLAG:

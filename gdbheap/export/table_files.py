@@ -15,16 +15,27 @@ from typing import Any
 from gdbheap.dataclass import dataclass
 from gdbheap.export.arrow import encoded, pyarrow, record_batch, schema_of
 from gdbheap.export.batches import Batch, Batches, Cells, Constant, NumberColumn, TextColumn, values_of
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, Table, TableColumn, table_of
+from gdbheap.export.declaration import (
+    CSV,
+    FLAG,
+    FORMATS,
+    INTEGER,
+    PARQUET,
+    REAL,
+    SQLITE,
+    TABLES,
+    TEXT,
+    ExportTable,
+    TableColumn,
+    table_of,
+)
 from gdbheap.text import csv_cell
 
-__all__ = ["CSV", "DATABASE", "FORMATS", "PARQUET", "SQLITE", "WrittenTable", "file_of", "is_ours", "write"]
+__all__ = ["DATABASE", "WrittenTable", "file_of", "is_ours", "write"]
 
-PARQUET, CSV, SQLITE = "parquet", "csv", "sqlite"
-FORMATS = (PARQUET, CSV, SQLITE)
 DATABASE = "heap.sqlite"
 COMPRESSION = "zstd"
-# The number of texts that are kept in a cache. Blocks have only a few different types and roles.
+# The number of strings that are kept in a cache. Blocks have only a few different types and roles.
 TEXTS_KEPT = 4000
 # The rows that one statement inserts. SQLite before 3.32 binds at most 999 values, and no table has more than 20
 # columns.
@@ -48,7 +59,7 @@ def file_of(form: str, table: str) -> str:
 
 
 def is_ours(form_or_name: str) -> bool:
-    """Return whether an export writes files of this form, or with this name."""
+    """Return whether an export writes files in this format, or with this name."""
     return form_or_name in {file_of(form, table.name) for form in FORMATS for table in TABLES}
 
 
@@ -67,7 +78,7 @@ def write(
     kept = (_without(table_of(name), batches, without) for name, batches in tables)
     if form == SQLITE:
         return _write_database(os.path.join(folder, DATABASE), kept)
-    writers: dict[str, Callable[[str, Table, Batches], int]]
+    writers: dict[str, Callable[[str, ExportTable, Batches], int]]
     writers = {PARQUET: _write_parquet, CSV: partial(_write_csv, safe=csv_safe)}
     found = []
     for table, batches in kept:
@@ -76,7 +87,7 @@ def write(
     return found
 
 
-def _without(table: Table, batches: Batches, names: Collection[str]) -> tuple[Table, Batches]:
+def _without(table: ExportTable, batches: Batches, names: Collection[str]) -> tuple[ExportTable, Batches]:
     places = [place for place, column in enumerate(table.columns) if column.name not in names]
     if len(places) == len(table.columns):
         return table, batches
@@ -88,7 +99,7 @@ def _without(table: Table, batches: Batches, names: Collection[str]) -> tuple[Ta
     return replace(table, columns=tuple(table.columns[place] for place in places)), fewer
 
 
-def _write_parquet(path: str, table: Table, batches: Batches) -> int:
+def _write_parquet(path: str, table: ExportTable, batches: Batches) -> int:
     pyarrow()
     import pyarrow.parquet as parquet
 
@@ -107,7 +118,7 @@ def _write_parquet(path: str, table: Table, batches: Batches) -> int:
     return rows
 
 
-def _write_csv(path: str, table: Table, batches: Batches, safe: bool) -> int:
+def _write_csv(path: str, table: ExportTable, batches: Batches, safe: bool) -> int:
     rows = 0
     with open(path, "w", newline="", encoding="utf-8") as stream:
         writer = csv.writer(stream, lineterminator="\n")
@@ -126,7 +137,7 @@ def _csv_value(cell: Callable[[Any], Any], column: TableColumn, values: Iterable
 
 
 def _storable_cells(column: TableColumn, cells: Cells) -> Cells:
-    """Return the cells with texts that can be encoded. A target's texts may have characters that UTF-8 cannot
+    """Return the cells with strings that can be encoded. A target's strings may have characters that UTF-8 cannot
     encode."""
     if column.kind != TEXT or isinstance(cells, NumberColumn):
         return cells
@@ -142,12 +153,12 @@ def _storable(value: str | None) -> str | None:
 
 
 def _rows_of(
-    table: Table, batch: Batch, change: Callable[[TableColumn, Iterable[Any]], Iterable[Any]]
+    table: ExportTable, batch: Batch, change: Callable[[TableColumn, Iterable[Any]], Iterable[Any]]
 ) -> Iterable[tuple[Any, ...]]:
     return zip(*(change(column, values_of(cells, batch.count)) for column, cells in zip(table.columns, batch.columns)))
 
 
-def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[WrittenTable]:
+def _write_database(path: str, kept: Iterable[tuple[ExportTable, Batches]]) -> list[WrittenTable]:
     found = []
     with closing(sqlite3.connect(path, isolation_level=None)) as database:
         # Nobody else sees the file before it is complete.
@@ -166,7 +177,7 @@ def _write_database(path: str, kept: Iterable[tuple[Table, Batches]]) -> list[Wr
     return found
 
 
-def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
+def _insert(database: sqlite3.Connection, table: ExportTable, batch: Batch) -> None:
     """Insert the rows of a batch.
 
     Inserting many rows with one statement takes a quarter of the time. A column with the same value in each row is
@@ -183,7 +194,7 @@ def _insert(database: sqlite3.Connection, table: Table, batch: Batch) -> None:
         database.executemany(_insertion(table, fixed, varied, rows), islice(bound, times))
 
 
-def _insertion(table: Table, fixed: Sequence[int], varied: Sequence[int], rows: int) -> str:
+def _insertion(table: ExportTable, fixed: Sequence[int], varied: Sequence[int], rows: int) -> str:
     """Return the statement that inserts ``rows`` rows. The parameters of the ``fixed`` columns, which have the same
     value in each row, come first."""
     lines, number = [], len(fixed)

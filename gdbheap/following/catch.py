@@ -30,9 +30,11 @@ MIN_MAPPED = 128 << 10
 class Caught:
     """A call that was caught.
 
-    ``seconds``: the time since catching began; ``address``: the address of the block passed to the call; ``asked``: the
-    requested bytes or, for free, the chunk's size. For growing calls (``CatchRequest.grows``) both are None, and
-    ``grown`` is the number of bytes that malloc got from the kernel.
+    ``seconds``: the time since catching began.
+    ``address``: the address of the block that was passed to the call, else None.
+    ``asked``: the requested bytes; for free, the chunk's size.
+    ``grown``: how many bytes malloc got from the kernel, if only such calls are caught (``CatchRequest.grows``).
+    ``address`` and ``asked`` are then None.
     """
 
     seconds: float
@@ -46,7 +48,7 @@ class Caught:
 
 @dataclass(frozen=True)
 class Catch:
-    """The calls that were caught, in order of time, and the cost for the process of catching them."""
+    """The calls that were caught, in order of time, and how catching them delayed the process."""
 
     pid: int
     seconds: float
@@ -59,9 +61,13 @@ class Catch:
 class CatchRequest:
     """The request to catch calls: which calls, and for how long.
 
-    Catch calls of ``function`` for exactly ``size`` bytes, or for ``least`` to ``most`` bytes, or with the block at
-    ``address``. None means any. ``grows``: only calls that get memory from the kernel. Catching ends after ``count``
-    calls, after ``duration`` seconds, or once ``is_told`` returns true.
+    ``function``: the allocator's function to catch.
+    ``size``, ``least``, ``most``: the exact, the smallest and the largest size in bytes; None means any.
+    ``address``: the block that is passed to the call; None means any.
+    ``grows``: catch only calls for which malloc gets memory from the kernel.
+    ``count``: the number of calls after which catching ends; ``duration``: the seconds after which it ends.
+    ``is_told``: a function; catching also ends once it returns True.
+    ``seccomp``: catch calls even if the process has a seccomp filter.
     """
 
     function: str

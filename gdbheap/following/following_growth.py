@@ -56,9 +56,12 @@ SLOW_SECONDS, STACK_SHARE = 0.05, 0.05
 class FollowRequest:
     """The request to follow a process: what to record, and for how long.
 
-    Following ends after ``duration`` seconds, after ``count`` calls that make memory grow (None: no limit), or once
-    ``is_told`` returns true. ``stacks``: capture the stacks of these calls; ``seccomp``: follow a process even if it
-    has a seccomp filter; ``tracepoints``: use tracepoints of the kernel, which do not stop threads.
+    ``duration``: the seconds after which following ends, None for no limit.
+    ``count``: the number of calls that make memory grow after which following ends, None for no limit.
+    ``is_told``: a function; following also ends once it returns True.
+    ``stacks``: capture the stacks of these calls.
+    ``seccomp``: follow a process even if it has a seccomp filter.
+    ``tracepoints``: use tracepoints of the kernel, which do not stop threads.
     """
 
     duration: float | None = None
@@ -102,7 +105,7 @@ def follow(live: Live, course: FollowRequest, begun: Callable[[int], None]) -> G
 
 
 class _Resident(NamedTuple):
-    """The resident bytes of a process that are in no file, and those that are in files."""
+    """The resident bytes of a process: the anonymous bytes, and the bytes in pages of files."""
 
     anonymous: int
     file: int
@@ -181,7 +184,7 @@ class _Sums:
 
     def add(self, hit: Hit, what: int | str | None, reads_stack: bool = True) -> None:
         """Add a caught call. ``what``: the number of its system call; another value means that the process now runs
-        another program. A call whose stack is not read counts for ``OtherStacks``.
+        another program. A call whose stack is not read is added to ``OtherStacks``.
         """
         if not isinstance(what, int):
             # The process now runs another program, so the known facts about its memory no longer hold.
@@ -265,7 +268,8 @@ class _Sums:
         sums[1] += 1
 
     def _kept(self, key: tuple[Stacks, CapturedStack]) -> list[int]:
-        """Return the sums of a stack: its own, or those of all other stacks if there is no room for a new one."""
+        """Return the sums of a stack: its own, or those of all other stacks (``OtherStacks``) if the limits allow no
+        new one."""
         found = self._stacks.get(key)
         if found is None:
             frames = self._frames + key[1].frames

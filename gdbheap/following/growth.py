@@ -45,8 +45,9 @@ IDS = (*GROWS, "mmap.file", "reserve", *RETURNS, "other", "failed")
 
 @dataclass(frozen=True)
 class Counted:
-    """The bytes and the number of calls that made memory grow, by brk or by the other system calls: in total and for
-    each range of sizes."""
+    """The calls that made memory grow by brk, or by the other system calls: their bytes and number, in total and by
+    size.
+    """
 
     bytes: int
     calls: int
@@ -78,10 +79,10 @@ class GrowthStack:
 
 @dataclass(frozen=True)
 class OtherStacks:
-    """The calls that made memory grow and whose stacks were not kept, because there were too many or reading them would
-    take too long.
+    """The calls that made memory grow and whose stacks were not kept.
 
-    The limits are MAX_STACKS stacks, and MAX_FRAMES frames in them."""
+    Stacks are not kept if there are too many, or if reading them would take too long. The limits are MAX_STACKS stacks,
+    and MAX_FRAMES frames in them."""
 
     bytes: int
     calls: int
@@ -102,7 +103,7 @@ class Unseen:
 
 @dataclass(frozen=True)
 class Cost:
-    """The costs of following for the process.
+    """The delays that following caused in the process.
 
     ``stops``: how often a thread was stopped. ``stood``: the total of these stops in seconds. ``held``: the seconds for
     which the whole process was stopped, at the beginning and at the end.
@@ -117,12 +118,14 @@ class Cost:
 class Growth:
     """The growth of a process's memory, and the calls that caused it.
 
-    ``pid`` is None for a program that gdbheap started, which counts together with all processes that it started.
+    ``pid``: None for a program that gdbheap started. The figures then include all processes that this program started.
+    ``mmap``: the growth by mmap, mremap and mprotect.
+    ``is_cut``: some "commit" and "decommit" calls may be missing, because the reserved ranges were too many to track.
+    ``rss_before``, ``rss_after``: the resident anonymous bytes.
+    ``file_pages``: the bytes of file pages that became resident because gdbheap read the code.
 
-    ``mmap`` includes the growth by mremap and mprotect. ``is_cut``: some "commit" and "decommit" calls may be missing,
-    because the reserved ranges were too many to track. ``rss_before``, ``rss_after``: the resident anonymous bytes;
-    ``file_pages``: the bytes of file pages that became resident because gdbheap read the code. All three are None if
-    they are unknown, and for a program that gdbheap started."""
+    The last three are None if they are unknown, and for a program that gdbheap started.
+    """
 
     pid: int | None
     seconds: float
@@ -152,8 +155,10 @@ class Growth:
 class MemoryCall(NamedTuple):
     """A system call that changes memory.
 
-    ``id``: the id of its ``Operation``; ``bytes``: by how much memory grew or shrank; ``mapped``, ``unmapped``: the
-    ranges that the call mapped and unmapped; ``replaces``: whether it replaced older mappings in its range (MAP_FIXED).
+    ``id``: the id of its ``Operation``.
+    ``bytes``: by how much memory grew or shrank.
+    ``mapped``, ``unmapped``: the ranges that the call mapped and unmapped, else None.
+    ``replaces``: whether it replaced older mappings in its range (MAP_FIXED).
     """
 
     id: str
@@ -359,5 +364,5 @@ class _Ranges:
 
 
 def counted(sizes: SizeSums) -> Counted:
-    """Return the sums and the ranges of sizes of the calls in ``sizes``."""
+    """Return the bytes and the number of the calls in ``sizes``, in total and for each range of sizes."""
     return Counted(sizes.bytes, sizes.calls, sizes.shares())

@@ -10,7 +10,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.sampling.sample import Sample
 from gdbheap.sampling.sampler import Sampler
 
-__all__ = ["Standing", "StandingSum", "Standings", "Table"]
+__all__ = ["Standing", "StandingSum", "Standings", "CurrentTable"]
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ class StandingSum:
 
 
 @dataclass(frozen=True)
-class Table:
+class CurrentTable:
     """The answer of ``gdbheap top`` at one moment: a row for each process, and their sums."""
 
     time: float
@@ -78,7 +78,7 @@ class Standings:
         self._last: dict[int, Standing] = {}
         self._names: dict[int, str] = {}
 
-    def take(self) -> Table:
+    def take(self) -> CurrentTable:
         """Sample the processes and return their table. The rows are not sorted."""
         samples = [row for row in self.sampler.take() if isinstance(row, Sample)]
         here = {sample.pid for sample in samples}
@@ -90,7 +90,9 @@ class Standings:
         rss, growth, swap = (sum(column) for column in known)
         total = StandingSum(len(rows), rss, growth, swap)
         sampler = self.sampler
-        return Table(round(sampler.moment.time, 6), rows, total, sampler.left_out, sampler.reasons, sampler.smaller)
+        return CurrentTable(
+            round(sampler.moment.time, 6), rows, total, sampler.left_out, sampler.reasons, sampler.smaller
+        )
 
     def _rows(self, samples: list[Sample]) -> Iterator[Standing]:
         for sample in samples:

@@ -7,9 +7,9 @@ from dataclasses import field
 from typing import Callable
 
 from gdbheap.dataclass import dataclass
-from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 
-__all__ = ["Curve", "Extent", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
+__all__ = ["Curve", "CurveRange", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
 
 MAX_PANELS = 12
 SHOWN = ("snapshot", "exec", "failed", "end")
@@ -56,7 +56,7 @@ class ProcessCurves:
     exe: str | None
     program: str
     curves: dict[str, Curve]
-    events: list[Event]
+    events: list[SeriesEvent]
 
     @property
     def peak(self) -> int:
@@ -65,7 +65,7 @@ class ProcessCurves:
 
 
 @dataclass(frozen=True)
-class Extent:
+class CurveRange:
     """The first, last and highest value of one figure of a process, in bytes.
 
     ``figure``: rss, system and in_use (of malloc), pool_bytes and pool_used (of Python's own allocator); ``peak_time``:
@@ -85,11 +85,12 @@ class Extent:
 
 @dataclass(frozen=True)
 class Plotted:
-    """The answer of ``gdbheap plot``: the picture that was written, and the extent of each curve."""
+    """The answer of ``gdbheap plot``: the picture that was written, and the first, last and highest value of each
+    curve."""
 
     file: str
     size: int
-    rows: list[Extent]
+    rows: list[CurveRange]
     not_drawn: int = 0
     cut: list[str] = field(default_factory=list)
 
@@ -105,13 +106,13 @@ def curves_of(series: Series, file: str) -> list[ProcessCurves]:
                 curve = curves.setdefault(name, Curve(name))
                 curve.times.append(sample.time)
                 curve.values.append(value)
-    events: dict[int | None, list[Event]] = {}
+    events: dict[int | None, list[SeriesEvent]] = {}
     for event in series.events:
         events.setdefault(event.pid, []).append(event)
     return [_process(file, pid, curves, events.get(pid, [])) for pid, curves in found.items()]
 
 
-def _process(file: str, pid: int, curves: dict[str, Curve], events: list[Event]) -> ProcessCurves:
+def _process(file: str, pid: int, curves: dict[str, Curve], events: list[SeriesEvent]) -> ProcessCurves:
     exes = [event.target.get("exe") for event in events if event.target]
     exe = exes[-1] if exes else None
     # A recording of an older version has no names. The last name counts, as after an exec.
@@ -120,13 +121,13 @@ def _process(file: str, pid: int, curves: dict[str, Curve], events: list[Event])
     return ProcessCurves(file, pid, exe, program, curves, [e for e in events if e.kind in SHOWN])
 
 
-def extents_of(process: ProcessCurves) -> Iterator[Extent]:
+def extents_of(process: ProcessCurves) -> Iterator[CurveRange]:
     """Yield one row for each curve of a process."""
     for name, curve in process.curves.items():
         peak = max(curve.values)
         when = curve.times[curve.values.index(peak)]
         ends = curve.values[0], curve.values[-1]
-        yield Extent(
+        yield CurveRange(
             process.file, process.pid, process.exe, process.program, name, len(curve.values), *ends, peak, when
         )
 

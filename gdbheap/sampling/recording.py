@@ -13,12 +13,12 @@ from typing import Literal
 
 from gdbheap import __version__
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.errors import NO_MATCH, GdbheapError, NoTarget, reason_of
 from gdbheap.files import PRIVATE, check_writable
 from gdbheap.heap import Heap
 from gdbheap.host.identity import identify
 from gdbheap.sampling.rotation import Rotation, SeriesFiles
-from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 from gdbheap.sampling.sampler import Row, Sampler
 from gdbheap.sampling.series import STANDARD_OUTPUT, form_of
 from gdbheap.snapshots import file
@@ -38,12 +38,16 @@ LEAST_LOOK_SECONDS = 0.1
 
 @dataclass(frozen=True)
 class RecordingPlan:
-    """The request for a recording: the data, the file, the interval and the duration.
+    """The request for a recording: the file, how often to sample, and when to end.
 
-    ``every``: seconds between samples; ``duration``: seconds, None to record until the processes end or until Ctrl-C;
-    ``stop``: stop each process for each sample, for at most ``limit`` seconds; ``snapshot_every``: seconds between
-    snapshots, None to take none. ``csv_safe``: write CSV that is safe to open in a spreadsheet; ``mode``: the
-    permissions of all files.
+    ``every``: seconds between two samples of a process.
+    ``duration``: seconds; None: record until the processes end or until Ctrl-C.
+    ``stop``: stop each process for each sample, for at most ``limit`` seconds.
+    ``snapshot_every``: seconds between snapshots, None to take none.
+    ``csv_safe``: write CSV that is safe to open in a spreadsheet.
+    ``mode``: the permissions of all files.
+    ``replace``: replace an older recording instead of continuing it.
+    ``rotation``: when to begin a new file.
     """
 
     path: str
@@ -105,7 +109,9 @@ def record(programs: Programs, plan: RecordingPlan) -> Recorded:
 
 
 class Recording:
-    """One recording, which the method ``run`` makes."""
+    """Makes one recording: samples the processes at regular times, and writes the rows to files. Raises the errors of
+    ``record``.
+    """
 
     def __init__(self, programs: Programs, plan: RecordingPlan) -> None:
         self.plan, self.programs = plan, programs
@@ -118,7 +124,7 @@ class Recording:
         if not programs.command and not programs.may_come and not programs.now():
             raise NoTarget("none of these processes is running: ps -e lists the running processes")
         if programs.may_come and not programs.now():
-            raise NoTarget("no running process matches: 'heap ps' lists the programs")
+            raise NoTarget(NO_MATCH)
         self.started: StartedProcess | None = None
 
     def run(self) -> Recorded:
@@ -146,8 +152,8 @@ class Recording:
         plan, here = self.plan, identify(lambda path: Path(path).read_bytes(), os.getpid())
         return Series(round(time.time(), 6), __version__, plan.every, plan.stop, here.host, here.boot_id)
 
-    def _firsts(self) -> list[Event]:
-        """Return the events that describe the present processes, for the beginning of a file."""
+    def _firsts(self) -> list[SeriesEvent]:
+        """Return the events that describe the processes that run now, for the beginning of a file."""
         return [
             self.sampler.event("start", pid, target=one.found.target, program=one.program)
             for pid, one in self.sampler.watched.items()
@@ -204,9 +210,9 @@ class Recording:
     def _with_status(self, row: Row) -> Row:
         """Return the row. If it says that the started command has ended, add the command's exit status."""
         started = self.started
-        if started is None or not isinstance(row, Event) or row.kind != "end" or row.pid != started.pid:
+        if started is None or not isinstance(row, SeriesEvent) or row.kind != "end" or row.pid != started.pid:
             return row
-        return Event(row.time, row.offset, row.kind, row.pid, status=started.wait())
+        return SeriesEvent(row.time, row.offset, row.kind, row.pid, status=started.wait())
 
     def _write(self, out: SeriesFiles, row: Row) -> None:
         out.add(row)
@@ -218,7 +224,7 @@ class Recording:
         for pid in list(self.sampler.watched):
             self._write(out, self._snapshot(pid))
 
-    def _snapshot(self, pid: int) -> Event:
+    def _snapshot(self, pid: int) -> SeriesEvent:
         moment = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime())
         stem = "series" if self.plan.path == STANDARD_OUTPUT else os.path.splitext(self.plan.path)[0]
         path = f"{stem}.{pid}.{moment}.heap"

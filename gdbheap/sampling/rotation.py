@@ -12,7 +12,6 @@ import gzip
 import os
 import re
 import shutil
-import stat
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -21,7 +20,7 @@ from contextlib import suppress
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, HeldFolder, hold_folder_of, not_written, refused, replacing
-from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 from gdbheap.sampling.series import STANDARD_OUTPUT, SeriesFile
 
 __all__ = ["Rotation", "SeriesFiles"]
@@ -29,8 +28,11 @@ __all__ = ["Rotation", "SeriesFiles"]
 
 @dataclass(frozen=True)
 class Rotation:
-    """When to begin a new file. ``size``: the most bytes of a file; ``seconds``: the most seconds since its first row;
-    None for no limit. ``keep``: how many older files to keep, None for all.
+    """When to begin a new file.
+
+    ``size``: the most bytes of a file, None for no limit.
+    ``seconds``: the most seconds since the file's first row, None for no limit.
+    ``keep``: how many older files to keep, None for all.
     """
 
     size: int | None = None
@@ -39,18 +41,20 @@ class Rotation:
 
 
 class SeriesFiles:
-    """The file to which rows are appended, and older files next to it, named after the time of their first row.
+    """The file to which rows are appended, and older files next to it. An older file is named after the time of its
+    first row.
 
-    All of them are in the folder that ``path`` named at the beginning, even if a name on the path changes. ``firsts``:
-    returns the rows with which a file begins, so that each file can be read without the others. Raises the errors of
-    SeriesFile."""
+    All files are in the folder that ``path`` named at the beginning, even if a folder in the path is renamed. Raises
+    the errors of SeriesFile.
+    ``firsts``: a function that returns the rows with which each file begins, so that it can be read without the others.
+    """
 
     def __init__(
         self,
         path: str,
         series: Series,
         rotation: Rotation,
-        firsts: Callable[[], Iterable[Event]],
+        firsts: Callable[[], Iterable[SeriesEvent]],
         replace: bool = False,
         csv_safe: bool = False,
         mode: int = PRIVATE,
@@ -74,10 +78,10 @@ class SeriesFiles:
 
     @property
     def size(self) -> int:
-        """The size of the present file in bytes."""
+        """The size in bytes of the file that is being written."""
         return self._file.size
 
-    def add(self, row: Sample | Event) -> None:
+    def add(self, row: Sample | SeriesEvent) -> None:
         """Write a sample or an event as the next row, if necessary in a new file. Raises GdbheapError."""
         if self._folder is not None and self._is_full:
             self._rotate(row, self._folder)
@@ -100,7 +104,7 @@ class SeriesFiles:
         is_old = seconds is not None and time.time() - self._file.began >= seconds
         return is_old or (size is not None and self._file.size >= size)
 
-    def _rotate(self, row: Sample | Event, folder: HeldFolder) -> None:
+    def _rotate(self, row: Sample | SeriesEvent, folder: HeldFolder) -> None:
         """Rename the file, begin a new one with the time of this row, and compress the old one in a thread."""
         older, source = self._set_aside(folder), os.dup(self._file.descriptor)
         self._rows += self._file.rows
@@ -158,11 +162,13 @@ def _hold(path: str) -> tuple[HeldFolder, str]:
 
 def remove_oldest(folder: HeldFolder, name: str, keep: int) -> None:
     """Remove the older files of the series in the file ``name``, except the ``keep`` newest. Other users' files stay,
-    and do not count."""
+    and are not counted."""
     stem, ending = os.path.splitext(name)
     pattern = re.compile(rf"{re.escape(stem)}\.(\d{{8}}T\d{{6}}Z)(?:-(\d+))?{re.escape(ending)}(?:\.gz)?")
     with suppress(OSError):
-        matches = (found for entry in folder.names() if (found := pattern.fullmatch(entry)) and _is_ours(folder, entry))
+        matches = (
+            found for entry in folder.names() if (found := pattern.fullmatch(entry)) and folder.has_own_file(entry)
+        )
         # While a file is compressed by another thread, it is there under two names.
         names: dict[tuple[str, int], list[str]] = {}
         for found in matches:
@@ -170,11 +176,6 @@ def remove_oldest(folder: HeldFolder, name: str, keep: int) -> None:
         for moment in sorted(names)[: max(0, len(names) - keep)]:
             for entry in names[moment]:
                 os.unlink(entry, dir_fd=folder.number)
-
-
-def _is_ours(folder: HeldFolder, name: str) -> bool:
-    status = folder.status(name)
-    return status is not None and stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid()
 
 
 def _older_name(name: str, began: float, number: int) -> str:

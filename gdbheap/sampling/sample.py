@@ -1,7 +1,7 @@
 """The rows of a series: the figures of a running process at one moment, and the events between two moments.
 
-``time`` is in seconds since 1970, ``offset`` in seconds since the series began, by a clock that is never set. None
-means that a figure is not known, or was not read this time. Doubtful means that it changed while it was read."""
+``time`` is in seconds since 1970, ``offset`` in seconds since the series began, by a monotonic clock. None means that a
+figure is unknown, or was not read this time. A figure is doubtful if it changed while it was read."""
 
 from __future__ import annotations
 
@@ -10,7 +10,16 @@ from typing import Any
 
 from gdbheap.dataclass import dataclass
 
-__all__ = ["ArenaSample", "ClassSample", "Event", "MallocSample", "MmappedSample", "PoolsSample", "Sample", "Series"]
+__all__ = [
+    "ArenaSample",
+    "ClassSample",
+    "SeriesEvent",
+    "MallocSample",
+    "MmappedSample",
+    "PoolsSample",
+    "Sample",
+    "Series",
+]
 
 
 @dataclass(frozen=True)
@@ -41,8 +50,8 @@ class MmappedSample:
 
 @dataclass(frozen=True)
 class MallocSample:
-    """The figures of glibc's malloc. ``doubtful``: whether the circular list of arenas did not end where it began, so
-    that arenas may be missing.
+    """The figures of glibc's malloc. ``doubtful``: arenas may be missing, because the circular list of arenas did not
+    end where it began.
     """
 
     arenas: list[ArenaSample]
@@ -114,7 +123,7 @@ class PoolsSample:
 class Sample:
     """The figures of one process at one moment; sizes in bytes.
 
-    ``rss`` is exact if ``pss`` is known, otherwise it is accurate to some hundred KiB; ``stopped``: for how many
+    ``rss`` is exact if ``pss`` is known, otherwise it is exact to within a few hundred KiB; ``stopped``: for how many
     seconds the process was stopped for this sample, None if it was not stopped."""
 
     pid: int
@@ -141,14 +150,18 @@ class Sample:
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event of a series.
+class SeriesEvent:
+    """An event of a series. ``kind`` has one of these values.
 
-    ``kind`` is one of these. "start": the first sample of the process follows (``target`` describes the process, and
-    ``program`` is its name, as in ps and top); "exec": the process now runs another program; "found": gdbheap found
-    another allocator of the process; "end": the process ended, with its exit ``status`` if gdbheap started it as a
-    command; "snapshot": a snapshot was written to ``path``, for which the process was stopped for ``seconds``;
-    "failed": a read, a stop or a snapshot failed, for this ``reason``; "close": the last event."""
+    "start": the first sample of the process follows. ``target`` describes the process; ``program`` is its name, as in
+    ps and top.
+    "exec": the process now runs another program.
+    "found": gdbheap found another allocator of the process.
+    "end": the process ended, with its exit ``status`` if gdbheap started it as a command.
+    "snapshot": a snapshot was written to ``path``. The process was stopped for ``seconds`` meanwhile.
+    "failed": a read, a stop or a snapshot failed, for this ``reason``.
+    "close": the last event.
+    """
 
     time: float
     offset: float
@@ -164,9 +177,12 @@ class Event:
 
 @dataclass(frozen=True)
 class Series:
-    """The contents of a series file. ``every``: seconds between two samples of a process; ``stop``: whether each
-    process was stopped for each sample. ``cut``: the last line was incomplete, as after a kill or on a full disk, and
-    is left out."""
+    """The contents of a series file.
+
+    ``every``: seconds between two samples of a process.
+    ``stop``: whether each process was stopped for each sample.
+    ``cut``: whether the last line was incomplete, as after a kill or on a full disk. That line is left out.
+    """
 
     time: float
     version: str
@@ -175,5 +191,5 @@ class Series:
     host: str | None = None
     boot_id: str | None = None
     samples: list[Sample] = field(default_factory=list)
-    events: list[Event] = field(default_factory=list)
+    events: list[SeriesEvent] = field(default_factory=list)
     cut: bool = False

@@ -1,7 +1,7 @@
 """Sample a running process repeatedly, without stopping it.
 
-A full read at the beginning finds the allocators' data structures; from then on short reads are enough. Expensive work
-is done so seldom that it takes only a small share of the time."""
+A full read at the beginning finds the allocators' data structures; after it, short reads are enough. Expensive work is
+done so seldom that it takes only a small share of the time."""
 
 from __future__ import annotations
 
@@ -100,7 +100,7 @@ class AllocatorPlaces:
 
     @property
     def space(self) -> _native.Space:
-        """The space through which the process's memory can be read."""
+        """The native reader of the process's memory."""
         return self.memory.space
 
     @property
@@ -279,7 +279,8 @@ class SampledProcess:
         return _used(_malloc_sample(books, found.space, arenas, closed))
 
     def _followed(self, books: RunningMalloc, space: _native.Space, before: Usage) -> tuple[list[ArenaNow], bool]:
-        """Return the arenas with the figures from their free lists, and whether the ring of arenas closed.
+        """Return the arenas with the figures from their free lists, and whether the circular list of arenas ended where
+        it began.
 
         A process with one thread takes no lock in malloc. While it waits for a processor, it may be in the middle of an
         operation. Two reads of the lists are then equal, but both wrong. So an arena counts as certain only if it is
@@ -385,7 +386,7 @@ def _doubtful(arena: ArenaNow) -> ArenaNow:
 def _used(sample: MallocSample) -> MallocSample | None:
     """Return the sample; None if the program has never used glibc's malloc.
 
-    A program with jemalloc never does. The memory of its own malloc is then unknown, not 0.
+    A program with jemalloc never uses glibc's malloc. The memory of its own malloc is then unknown, not 0.
     """
     return sample if sample.system or sample.is_doubtful else None
 

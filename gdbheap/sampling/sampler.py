@@ -9,14 +9,14 @@ from typing import Union
 
 from gdbheap.errors import GdbheapError, NoTarget, reason_of
 from gdbheap.host.usage import Usage
-from gdbheap.sampling.sample import Event, Sample
+from gdbheap.sampling.sample import Sample, SeriesEvent
 from gdbheap.sampling.sampled_process import Pacer, SampledProcess, SampleTime
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.stopping import when_untraced
 
 __all__ = ["Row", "Sampler"]
 
-Row = Union[Sample, Event]
+Row = Union[Sample, SeriesEvent]
 SEARCH_SHARE = 0.02
 REASONS = 3
 
@@ -67,10 +67,10 @@ class Sampler:
         """Whether no process is left and no new one can appear."""
         return not self.watched and not self._programs.may_come
 
-    def event(self, kind: str, pid: int | None = None, **known: object) -> Event:
+    def event(self, kind: str, pid: int | None = None, **known: object) -> SeriesEvent:
         """Return an event with the current time. ``known``: further fields of the event."""
         time_, offset = self.moment
-        return Event(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
+        return SeriesEvent(round(time_, 6), round(offset, 6), kind, pid, **known)  # type: ignore[arg-type]
 
     def check(self) -> None:
         """Open the processes that were given by their ids. Raises NoTarget, NotPermitted, Unsupported if one cannot be
@@ -94,7 +94,7 @@ class Sampler:
                 del self.watched[pid]
                 yield self._give_up(pid, error)
 
-    def _join(self) -> Iterator[Event]:
+    def _join(self) -> Iterator[SeriesEvent]:
         """Search for new processes to sample. Yield an event for each process that cannot be sampled."""
         if self._search.is_due:
             self._meant = self._search.do(self._programs.now)
@@ -123,8 +123,10 @@ class Sampler:
                 yield self._give_up(pid, error)
 
     def _rows(self, watched: SampledProcess) -> Iterator[Row]:
-        """Yield the rows of one process, but only after sampling it, because a reader of the row "start" or "found" may
-        end the process. Raises NoTarget.
+        """Yield the rows of one process. Raises NoTarget.
+
+        The process is sampled before the first row is yielded, because whoever reads the row "start" or "found" may end
+        the process.
         """
         rows: list[Row] = []
         try:
@@ -134,7 +136,7 @@ class Sampler:
         finally:
             yield from rows
 
-    def _news(self, watched: SampledProcess, usage: Usage) -> Iterator[Event]:
+    def _news(self, watched: SampledProcess, usage: Usage) -> Iterator[SeriesEvent]:
         kind = watched.look(usage) if time.monotonic() < self._no_look_after else None
         if kind is not None and watched.found is not None:
             yield self.event(kind, watched.pid, target=watched.found.target, program=watched.program)
@@ -151,12 +153,12 @@ class Sampler:
             yield self._failed(watched.pid, error)
             yield watched.sample(self.moment, usage)
 
-    def _give_up(self, pid: int, error: Exception) -> Event:
+    def _give_up(self, pid: int, error: Exception) -> SeriesEvent:
         """Record why a process cannot be sampled, and return the event. The process is reported only once, and skipped
         as long as it is one of the wanted processes."""
         self._refused[pid] = reason_of(error)
         return self._failed(pid, error)
 
-    def _failed(self, pid: int, error: Exception) -> Event:
+    def _failed(self, pid: int, error: Exception) -> SeriesEvent:
         self.failed = True
         return self.event("failed", pid, reason=reason_of(error))

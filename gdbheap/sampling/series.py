@@ -1,4 +1,4 @@
-"""The file of a series: JSON lines, or CSV with a header. Each sample and each event is a row, written at once.
+"""The file of a series: JSON lines, or CSV with a header. Each sample and each event is a row.
 
 Each row is one write. So if the recorder is killed, only the last row can be incomplete, and the reader drops such a
 row. docs/recording.md describes both formats.
@@ -25,12 +25,12 @@ from gdbheap.host.headroom import RoomLeft
 from gdbheap.sampling.sample import (
     ArenaSample,
     ClassSample,
-    Event,
     MallocSample,
     MmappedSample,
     PoolsSample,
     Sample,
     Series,
+    SeriesEvent,
 )
 from gdbheap.text import csv_cell, json_text
 
@@ -74,14 +74,19 @@ def form_of(path: str) -> str:
 
 
 class SeriesFile:
-    """A file to which rows are appended; others can read it meanwhile.
+    """A file to which rows are appended. Other processes can read it meanwhile; only one gdbheap writes it.
 
-    An older recording is continued: it gets another header, and its last row is removed if it is incomplete. An older
-    file is replaced, when the header is written, if ``replace`` is true or the file is no recording. Only one gdbheap
-    writes a file at a time. ``began``: when the file's first row was written, in seconds since 1970; ``base``: the
-    seconds by which the offsets of the rows are reduced, because the file began later than the recording. ``folder``:
-    the open folder of the file, None if it is not open yet; ``descriptor``: the file's descriptor, for reading and
-    writing. Raises UsageError if the file cannot be written at all, GdbheapError if writing fails later."""
+    An older recording is continued: another header is appended, after an incomplete last row is removed. If ``replace``
+    is true, or the file is not a recording, a new file replaces it once the header is written.
+
+    ``began``: when the file's first row was written, in seconds since 1970.
+    ``base``: the offset of the file's beginning within the recording, in seconds. It is subtracted from the offset of
+    each row.
+    ``folder``: the open folder in which the file is made, None for the folder in the path.
+    ``descriptor``: the file's descriptor, for reading and writing.
+
+    Raises UsageError if the file cannot be written at all, GdbheapError if writing fails later.
+    """
 
     def __init__(
         self,
@@ -133,7 +138,7 @@ class SeriesFile:
         except (OSError, ValueError) as error:
             raise not_written(self.path, error) from None
 
-    def add(self, row: Sample | Event) -> None:
+    def add(self, row: Sample | SeriesEvent) -> None:
         """Write a sample or an event as the next row."""
         self._check_place()
         if self.base:
@@ -189,7 +194,7 @@ class SeriesFile:
 
 
 def _older(path: str, form: str) -> Series | None:
-    """Return the header of a recording in this format that can be continued; None if the file is no recording.
+    """Return the header of a recording in this format that can be continued; None if the file is not a recording.
 
     Raises UsageError for a recording that cannot be continued, such as one of another version: it must not be lost.
     """
@@ -261,7 +266,7 @@ def _row_of_series(header: Mapping[str, Any]) -> dict[str, Any]:
     return {"time": header["time"], "offset": 0, "event": SERIES, "detail": json_text(header)}
 
 
-def _row_of_event(event: Event) -> dict[str, Any]:
+def _row_of_event(event: SeriesEvent) -> dict[str, Any]:
     own = {key: value for key, value in vars(event).items() if value is not None}
     row = {"time": own.pop("time"), "offset": own.pop("offset"), "event": own.pop("kind"), "pid": own.pop("pid", "")}
     return {**row, "detail": json_text(own) if own else ""}
@@ -413,7 +418,7 @@ def _add(series: Series, document: dict[str, Any], shift: float) -> None:
     """Add a document's sample or event to the series. ``shift``: the seconds to add to the row's offset. Raises
     UsageError.
     """
-    row: Sample | Event
+    row: Sample | SeriesEvent
     if document.get("kind") == SAMPLE:
         sample = document.get(SAMPLE)
         row = sample if isinstance(sample, Sample) else from_json(Sample, document)
@@ -421,7 +426,7 @@ def _add(series: Series, document: dict[str, Any], shift: float) -> None:
         _check_figures(_sums(row))
         series.samples.append(row if not shift else replace(row, offset=row.offset + shift))
     else:
-        row = from_json(Event, {**document, "kind": document.get("event")})
+        row = from_json(SeriesEvent, {**document, "kind": document.get("event")})
         check_target(row.target or {})
         _check_figures(row)
         series.events.append(row if not shift else replace(row, offset=row.offset + shift))
@@ -490,8 +495,9 @@ def _documents(path: str, lines: _Lines) -> Iterator[tuple[int, dict[str, Any]]]
 
 
 def _document(line: str, columns: list[str] | None) -> dict[str, Any]:
-    """Return one line of a recording as a JSON document. ``columns``: the columns of a CSV file, None for JSON lines.
-    Raises ValueError."""
+    """Return one line of a recording as a JSON document. ``columns``: the column names of a CSV file, None for JSON
+    lines. Raises ValueError.
+    """
     if columns is None:
         found = parsed(line)
         if not isinstance(found, dict):
@@ -508,7 +514,9 @@ def _header(path: str, found: tuple[int, dict[str, Any]] | None) -> Series:
         raise UsageError(f"{one_line(path)} is not a gdbheap recording")
     number, content = found
     schema = content.get("schema")
-    if not isinstance(schema, int) or schema > NUMBER:
+    if type(schema) is not int:
+        raise UsageError(f"{one_line(path)} is damaged: its format is not a number", [])
+    if schema > NUMBER:
         raise UsageError(
             f"{one_line(path)} was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})"
         )

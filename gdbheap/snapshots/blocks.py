@@ -1,8 +1,8 @@
 """List every block of a snapshot, and find the blocks that appeared or disappeared between two snapshots.
 
 A snapshot stores blocks as columns (native/core/src/history/columns.rs), and each column as an entry of its zip. A
-table has the allocators and types of the blocks. A block counts as the same if the other snapshot has a block of the
-same size and type at its address. In fact it may be another block, because allocators hand out a freed block again.
+table has the allocators and types of the blocks. Two blocks count as one if they have the same address, size and type
+in both snapshots. In fact they may be different blocks, because allocators hand out a freed block again.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ __all__ = [
 
 COLUMNS = ("addresses", "far", "sizes", "large", "kinds")
 HOLDERS, OFFSETS = "holders", "offsets"
-# The bytes of each column for each block. A column without an entry has eight bytes for each of a few blocks.
+# The bytes of each column for each block. The other columns have eight bytes for each of a few blocks.
 WIDTHS = {"addresses": 4, "sizes": 4, "kinds": 2, HOLDERS: 2, OFFSETS: 1}
 MAX_SAMPLES = 10
 MAX_HOLDERS = 5
@@ -45,9 +45,11 @@ UNREACHABLE = "unreachable"
 class BlockTable:
     """The meanings of the numbers in the columns.
 
-    ``allocators``: the allocators in the order of their blocks; ``counts``: how many blocks each has handed out.
-    ``types``, ``holders``: the names for the numbers in the columns ``kinds`` and ``holders``, which count from 1.
-    ``holders`` is None if the graph of references was not built.
+    ``allocators``: the allocators in the order of their blocks.
+    ``counts``: how many blocks each allocator has handed out.
+    ``types``: the names for the numbers in the column ``kinds``, which count from 1.
+    ``holders``: the names for the numbers in the column ``holders``, which count from 1. None if the graph of
+    references was not built.
     """
 
     allocators: list[str]
@@ -86,7 +88,7 @@ class BlockChange:
 
 
 def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
-    """Return all used blocks of all allocators as columns, with a table that explains the numbers in the columns."""
+    """Return all used blocks of all allocators as columns, and the table with the meanings of the numbers in them."""
     names, stores = _stores(heap)
     heaps, objects = _native.Heaps(heap.target.space, stores), heap.python.objects_or_none
     layout = objects.layout if objects is not None else None
@@ -96,7 +98,11 @@ def list_blocks(heap: Heap) -> tuple[BlockTable, _native.BlockColumns]:
 
 
 def _stores(heap: Heap) -> tuple[list[str], list[_native.BlockStore]]:
-    """Return the names of allocators and, in the same order, their stores of blocks, Python's own allocator first."""
+    """Return the names of the allocators, and their stores of blocks in the same order. Python's own allocator comes
+    first.
+
+    An allocator with several stores is named once for each of them.
+    """
     found: list[tuple[int, str, _native.BlockStore]] = []
     for allocator in heap.allocators:
         given = WalkedBlocks()
@@ -118,9 +124,9 @@ def columns_of(table: BlockTable, columns: Sequence[bytes]) -> _native.BlockColu
 def changed_blocks(
     before: tuple[BlockTable, _native.BlockColumns], after: tuple[BlockTable, _native.BlockColumns]
 ) -> list[BlockChange]:
-    """Return the changes of blocks, by type and size, the most new bytes first.
+    """Return the blocks that appeared or disappeared, counted by type and size, the most new bytes first.
 
-    Raises UsageError if columns contradict each other.
+    ``before``, ``after``: the blocks of the two snapshots. Raises UsageError if columns contradict each other.
     """
     names = [None, *dict.fromkeys([*before[0].types, *after[0].types])]
     numbers = {name: number for number, name in enumerate(names)}
@@ -139,7 +145,8 @@ def changed_blocks(
 def _held(counts: Sequence[tuple[int, int]], holders: Sequence[Holder] | None) -> list[HeldBlocks] | None:
     """Return the holders of the most new blocks; None if the holders are unknown.
 
-    One holder may have several numbers, such as a module and its dict.
+    ``counts``: (number of the holder, number of new blocks). One holder may have several numbers, such as a module and
+    its dict; their blocks are added up.
     """
     if holders is None:
         return None

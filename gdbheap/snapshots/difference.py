@@ -1,8 +1,7 @@
 """Compare snapshots: each number is its value in the last snapshot minus its value in the first.
 
 Between snapshots of one process, arenas, holes and objects are identified by their addresses. Between two processes,
-arenas are identified by their position in malloc's circular list and objects by their paths, and holes are not
-compared.
+arenas are identified by their position in malloc's circular list, and objects by their paths. Holes are not compared.
 """
 
 from __future__ import annotations
@@ -10,13 +9,15 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import field
+from fnmatch import fnmatchcase
 from typing import Any, Literal, TypeVar
 
 from gdbheap.answers.arenas import Arena
 from gdbheap.answers.holder_change import CHANGED, GONE, NEW, Change, HolderChange
 from gdbheap.answers.holes import Hole
 from gdbheap.answers.pyobjects import TypeRow
-from gdbheap.answers.retained import NAMED_BY_WORDS, Kept
+from gdbheap.answers.retained import NAMED_BY_WORDS
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.settlement import HOLDER
 from gdbheap.first_page.ledger import Line
@@ -29,6 +30,7 @@ __all__ = ["Difference", "difference"]
 IDENTITY = ("host", "boot_id", "pid", "start_time")
 
 Rising = Literal["rss", "line", "type"]
+FindingState = Literal["new", "gone", "changed", "unknown"]
 R = TypeVar("R")
 
 
@@ -46,6 +48,7 @@ class Compared:
 class LineChange:
     """A line of the ledger, and how it changed.
 
+    ``resident``, ``virtual``: by how many bytes it grew.
     ``looks``: its resident bytes in each snapshot.
     """
 
@@ -61,8 +64,9 @@ class LineChange:
 class TypeChange:
     """A type, and how the number and bytes of its objects changed.
 
-    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``looks``: the
-    sum of both in each snapshot.
+    ``own``: the bytes of the objects' own blocks.
+    ``buffers``: the bytes of the blocks that the objects own.
+    ``looks``: the sum of both in each snapshot.
     """
 
     type: str
@@ -100,10 +104,11 @@ class ArenaChange:
 
 @dataclass(frozen=True)
 class OwnerChange:
-    """An object that is among those that retain the most in the first or the last snapshot, and how much its retained
-    bytes changed.
+    """One of the objects that retain the most in the first or the last snapshot, and how much its retained bytes
+    changed.
 
     If several objects retain the same blocks, it is the innermost of them.
+    ``retained``: by how many bytes they grew. ``looks``: the retained bytes in each snapshot.
     """
 
     address: int | None
@@ -119,8 +124,8 @@ class OwnerChange:
 class HoleChange:
     """A hole that appeared or disappeared between the snapshots.
 
-    A new hole is in the last snapshot and overlaps no hole of the first; a gone hole is in the first snapshot and
-    overlaps no hole of the last. ``around``: the blocks before and after the hole, in words.
+    A new hole is in the last snapshot and overlaps no hole of the first. A hole that is gone is in the first snapshot
+    and overlaps no hole of the last. ``around``: the blocks before and after the hole, as text.
     """
 
     address: int
@@ -135,20 +140,23 @@ class HoleChange:
 class FindingChange:
     """A finding of ``heap``, and by how much its ``bytes`` changed.
 
-    The bytes of a finding are the memory that its advice would save.
+    The bytes of a finding are the memory that its advice would save. ``state``: "unknown" if one of the snapshots has
+    the finding, and the other did not look for it; ``bytes`` is None then.
     """
 
     id: str
-    state: Change
-    bytes: int
+    state: FindingState
+    bytes: int | None
 
 
 @dataclass(frozen=True)
 class Trend:
     """A figure that only rose over three or more snapshots.
 
-    ``kind``: "rss", "line" (a line of the ledger, whose id is ``name``) or "type". ``rate``: the growth in bytes per
-    second.
+    ``kind``: "rss", "line" (a line of the ledger) or "type".
+    ``name``: the id of the line, or the type.
+    ``looks``: the figure in each snapshot, in bytes.
+    ``rate``: the growth in bytes per second.
     """
 
     kind: Rising
@@ -159,7 +167,11 @@ class Trend:
 
 @dataclass(frozen=True)
 class Difference:
-    """The answer of ``heap diff``: the last snapshot minus the first."""
+    """The answer of ``heap diff``: the last snapshot minus the first.
+
+    ``limit``: the memory limit in bytes.
+    ``seconds_left``: after how many seconds RSS reaches the limit at this rate of growth; None if unknown.
+    """
 
     compared: list[Compared]
     same_process: bool
@@ -214,8 +226,8 @@ def difference(taken: Sequence[SnapshotWithBlocks], limit: int | None = None) ->
 def _is_one_process(looks: Sequence[Snapshot]) -> bool:
     """Return whether all snapshots may be of one process.
 
-    A core does not record when the machine was started. So a core counts as one of a process if it has the pid and the
-    executable of this process."""
+    A core does not record when the machine was started. So a core may be of any process that has the pid and the
+    executable in the core."""
     known = [{key: look.target.get(key) for key in IDENTITY} for look in looks]
     for key in ("pid", "exe"):
         if len({look.target.get(key) for look in looks}) > 1:
@@ -282,8 +294,9 @@ def _sizes(first: Snapshot, last: Snapshot) -> list[SizeChange]:
 def _states(before: dict[Any, R], after: dict[Any, R]) -> list[tuple[R, R | None, R | None, Change]]:
     """Return (item, before, after, change) for each item that is in at least one of two snapshots.
 
-    ``before`` and ``after``: the item in the first and in the last snapshot, None if that snapshot lacks it; ``item``:
-    the later of the two.
+    ``before``, ``after``: the item in the first and in the last snapshot, None if that snapshot lacks it.
+    ``item``: the later of the two.
+    ``change``: NEW, GONE or CHANGED; the last one means only that both snapshots have the item.
     """
     found = []
     for key in {**after, **before}:
@@ -310,8 +323,8 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
     """Return the changes of objects' retained sizes; between two processes, only of objects with a path.
 
     A snapshot has rows only for the largest objects. An object without a row counts as large as the smallest row, so
-    that no growth is overstated. An object ``inner`` to another object's row retains the same bytes as that row. If it
-    is inner in the last snapshot, it gets no row.
+    that no growth is overstated. A row also lists ``inner`` objects, which retain the same bytes. An object that the
+    last snapshot has only as an inner object gets no row here.
     """
     if any(look.owners is None for look in looks):
         return []
@@ -334,16 +347,17 @@ def _owners(looks: Sequence[Snapshot], same: bool) -> list[OwnerChange]:
     return sorted(changes, key=lambda change: -change.retained)
 
 
-def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashable]:
+def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[RetainedRow], Hashable]:
     """Return the function that identifies an object across snapshots.
 
-    In snapshots of one process, an object that several snapshots contain is identified by its address, because its path
-    may change. Any other object is identified by its path. An object with neither address nor path is identified by its
-    chain, if the chain is a name."""
+    Within one process, an object in several snapshots is identified by its address, because its path may change. Any
+    other object is identified by its path. A row without both is identified by its name (``chain``), if it has one: a
+    library's data, for example.
+    """
     met = [one for look in looks for row in look.owners or [] if same for one in (row, *row.inner)]
     places = Counter((row.address, row.type) for row in met)
 
-    def key(row: Kept) -> Hashable:
+    def key(row: RetainedRow) -> Hashable:
         if row.address is None and row.path is None:
             return (row.chain if row.type in NAMED_BY_WORDS else None, row.type)
         is_met_again = places[row.address, row.type] > 1
@@ -352,8 +366,8 @@ def _owner_key(looks: Sequence[Snapshot], same: bool) -> Callable[[Kept], Hashab
     return key
 
 
-def _bound(rows: Sequence[Kept]) -> int:
-    """Return the most bytes that an object without a row may retain.
+def _bound(rows: Sequence[RetainedRow]) -> int:
+    """Return the most bytes that an object without a row may retain: those of the smallest row.
 
     The result is 0 if there are fewer than MAX_OWNERS rows, because then no object was left out.
     """
@@ -370,7 +384,7 @@ def _holes(first: Snapshot, last: Snapshot) -> list[HoleChange]:
 
 
 def _apart(holes: Sequence[Hole], others: Sequence[Hole]) -> list[Hole]:
-    """Return those of ``holes`` that do not overlap any of ``others``."""
+    """Return those of ``holes`` that overlap none of ``others``: they appeared or disappeared."""
     edges = sorted((other.address, other.address + other.size) for other in others)
     found, place = [], 0
     for hole in sorted(holes, key=lambda hole: hole.address):
@@ -410,10 +424,18 @@ def _findings(first: Snapshot, last: Snapshot) -> list[FindingChange]:
         sums.append(of_look)
     names = [{name: name for name in of_look} for of_look in sums]
     changes = [
-        FindingChange(name, state, sums[1].get(name, 0) - sums[0].get(name, 0))
-        for name, _old, _new, state in _states(*names)
+        FindingChange(name, "unknown", None)
+        if state != CHANGED and _is_unknown(name, first if old is None else last)
+        else FindingChange(name, state, sums[1].get(name, 0) - sums[0].get(name, 0))
+        for name, old, _new, state in _states(*names)
     ]
-    return sorted((change for change in changes if change.bytes), key=lambda change: -change.bytes)
+    told = [change for change in changes if change.bytes or change.bytes is None]
+    return sorted(told, key=lambda change: -(change.bytes or 0))
+
+
+def _is_unknown(name: str, look: Snapshot) -> bool:
+    """Return whether a snapshot did not look for the finding with the id ``name``."""
+    return any(fnmatchcase(name, each) for each in look.ledger.unknown_findings)
 
 
 def _trend(looks: Sequence[Snapshot], lines: Sequence[LineChange], types: Sequence[TypeChange]) -> list[Trend]:
@@ -436,7 +458,8 @@ def _only_rises(values: Sequence[int]) -> bool:
 def _seconds_left(first: Snapshot, last: Snapshot, more: int | None, limit: int | None) -> float | None:
     """Return the seconds from the last snapshot until RSS reaches the limit, if it keeps growing at the same rate.
 
-    ``more``: the growth from the first snapshot to the last, in bytes. None if RSS did not grow or no limit is known.
+    ``more``: the growth from the first snapshot to the last, in bytes. Return None if RSS did not grow, or if no limit
+    is known.
     """
     seconds = last.time - first.time
     if limit is None or more is None or more <= 0 or seconds <= 0:

@@ -90,8 +90,9 @@ def is_snapshot(path: str) -> bool:
 class _Source(NamedTuple):
     """A file that is kept open.
 
-    ``path``: its name in messages; ``opened``: a path that opens this file even if its name now belongs to another
-    file."""
+    ``path``: its name in messages.
+    ``opened``: a path that opens this file even if its name now belongs to another file.
+    """
 
     path: str
     opened: str
@@ -117,7 +118,9 @@ def _read(source: _Source) -> SnapshotWithBlocks:
     if content.get("format") != FORMAT:
         raise _refused(path, "the file is not a gdbheap snapshot")
     schema = content.get("schema")
-    if not isinstance(schema, int) or schema > NUMBER:
+    if type(schema) is not int:
+        raise _refused(path, "the file is damaged: its format is not a number")
+    if schema > NUMBER:
         raise _refused(
             path, f"the file was written by a newer gdbheap (format {schema}; this one reads up to {NUMBER})"
         )
@@ -153,7 +156,9 @@ def _columns(source: _Source, snapshot: Snapshot) -> _native.BlockColumns:
 
 @contextmanager
 def _archive(source: _Source) -> Iterator[zipfile.ZipFile]:
-    """Open the zip of a snapshot. Raises OSError, BadZipFile, UsageError."""
+    """Open the zip of a snapshot, after a check that its directory fits into memory. Raises OSError, BadZipFile,
+    UsageError.
+    """
     with open_to_read(source.opened) as file:
         _check_directory(source.path, file)
         with zipfile.ZipFile(file) as archive:
@@ -201,7 +206,7 @@ def _unpacked(source: _Source, entries: Mapping[str, zipfile.ZipInfo]) -> dict[s
             reading = {name: pool.submit(_contents, source, entry, is_over) for name, entry in entries.items()}
             return {name: content.result() for name, content in reading.items()}
         finally:
-            # The pool waits for its threads, so they must end after Ctrl-C, or after one of them failed.
+            # The pool waits for its threads, so they must end after Ctrl-C, or after a thread failed.
             is_over.set()
 
 
@@ -262,4 +267,4 @@ def _contents(source: _Source, entry: zipfile.ZipInfo, is_over: threading.Event)
 
 
 def _refused(path: str, reason: str) -> UsageError:
-    return UsageError(f"{one_line(path)}: {one_line(reason)}")
+    return UsageError(f"{one_line(path)}: {one_line(reason)}", [])

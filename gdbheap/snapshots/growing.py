@@ -60,7 +60,7 @@ def _resident(earlier: Summary, now: Summary, unknown: int) -> int:
 def _owner(found: Difference, more: int) -> OwnerChange | None:
     """Return the innermost object that retains most of the growth; None if no object does.
 
-    The innermost object is chosen because each object above it on the path retains as much.
+    Each object above it on the path retains as much, but is further from the cause.
     """
     most = [row for row in found.owners if row.retained >= MIN_SHARE_OF_GROWTH * more]
     return min(most, key=lambda row: (row.looks[-1], -len(row.path or "")), default=None)

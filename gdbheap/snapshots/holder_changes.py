@@ -1,4 +1,4 @@
-"""Compare the holders of memory in use between snapshots."""
+"""Compare the holders of memory in use between snapshots. Holders with the same path are the same holder."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from gdbheap.answers.accounting.paths import ANY_SUBSCRIPT, alike, without_subscripts
-from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.smallest_row import least_of_row
 from gdbheap.answers.holder_change import Change, HolderChange
 from gdbheap.answers.shared_out import MANY, VARIABLE
 from gdbheap.contents.postgresql.contexts import CONTEXT
@@ -57,7 +57,7 @@ def changed_holders(looks: Sequence[Snapshot], same: bool) -> list[HolderChange]
 def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHolder]:
     """Return the rows by the name under which they are compared.
 
-    Rows with the same name are merged into the largest of them, with the sum of their bytes.
+    Rows with the same name become one row: the largest of them, with the sum of their bytes.
     """
     found: dict[str, MainHolder] = {}
     for row in rows:
@@ -69,7 +69,7 @@ def _by_name(rows: Sequence[MainHolder], patterns: set[str]) -> dict[str, MainHo
 
 
 def _without_places(path: str) -> str:
-    """Return a path without the positions of values in dicts."""
+    """Return a path with a placeholder for each position of a value in a dict, because positions change."""
     plain = BY_PLACE.sub(rf"\1{ANY_SUBSCRIPT}", path)
     return plain if plain == path else _without_places(plain)
 
@@ -89,7 +89,7 @@ def _name(row: MainHolder, patterns: set[str]) -> str:
 
 
 def _renamed(table: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[str, MainHolder]:
-    """Return the table with each object under the path that it has in the last snapshot."""
+    """Return the rows of an earlier snapshot by the paths that the last snapshot uses for the same objects."""
     places = [((row.address, row.what), name) for name, row in last.items() if row.address is not None]
     names: dict[tuple[int | None, str | None], str] = dict(places)
     found = {}
@@ -110,7 +110,7 @@ def _homes(first: dict[str, MainHolder], last: dict[str, MainHolder]) -> dict[st
 
 
 def _above(path: str, known: set[str], lengths: Sequence[int]) -> str | None:
-    """Return the longest of the ``known`` paths with which a path begins; None if there is none.
+    """Return the longest of the ``known`` paths of which a path is a part; None if there is none.
 
     ``lengths``: the lengths of the known paths, descending.
     """
@@ -126,7 +126,7 @@ def _summed(table: dict[str, MainHolder], homes: dict[str, str]) -> Counter[str]
 
 
 def _bound(look: Snapshot) -> int:
-    """Return the most bytes that a holder without a row may have in a snapshot."""
+    """Return the most bytes that a holder may have without a row, because a snapshot lists only the largest holders."""
     rows = look.holders or []
     least = min((row.bytes for row in rows), default=0) if len(rows) >= MAX_HOLDERS else 0
     return max(least, least_of_row(sum(row.bytes for row in rows)))

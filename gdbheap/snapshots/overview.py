@@ -18,7 +18,8 @@ from gdbheap.answers.info import Info, info
 from gdbheap.answers.owners import Owners, owners
 from gdbheap.answers.pins import Pins, pins
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
-from gdbheap.answers.retained import OBJECT, TYPE, Kept, Retained, retained
+from gdbheap.answers.retained import OBJECT, TYPE, Retained, retained
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.answers.tasks import Tasks, tasks
 from gdbheap.answers.threads import ThreadLines, Threads, thread_lines, threads
 from gdbheap.dataclass import dataclass
@@ -28,7 +29,7 @@ from gdbheap.first_page.ledger import Ledger, ledger_and_holders
 from gdbheap.heap import Heap
 from gdbheap.remarks import Remark
 from gdbheap.snapshots.snapshot import MAX_GRAPH_BLOCKS, Snapshot, ThreadName, budget_of, time_of
-from gdbheap.snapshots.type_places import CELLS, Places, places_on
+from gdbheap.snapshots.type_places import CELLS, TypePlaces, places_on
 from gdbheap.targets.target import Damage
 
 __all__ = ["Outcome", "Overview", "overview", "overview_of_snapshot"]
@@ -47,7 +48,10 @@ NO_TABLE = "a snapshot never contains all owners; 'heap snapshot --owners' keeps
 
 @dataclass(frozen=True)
 class Outcome(Generic[A]):
-    """An answer. If it is None, ``why`` is the reason, in one line."""
+    """An answer, or None with the reason.
+
+    ``why``: the reason why there is no answer, in one line.
+    """
 
     answer: A | None
     why: str = ""
@@ -57,10 +61,14 @@ class Outcome(Generic[A]):
 class Overview:
     """The answers of all commands about one target at one moment.
 
-    ``time``: seconds since 1970. ``target``: the description of the target, as in JSON. ``ledger``: the ledger with
-    details. ``places``: the types in the cells of ``map``, in the order of its groups. ``by_type``: the bytes that all
-    objects of a type retain. ``kept``: the objects that retain the most, with paths. ``threads``: the threads with the
-    variables of their frames; ``lines``: the threads without their variables. ``names``: the names of all threads.
+    ``time``: seconds since 1970.
+    ``target``: the description of the target, as in JSON.
+    ``ledger``: the ledger with details.
+    ``places``: the types of the blocks in each cell of ``map``, in the order of the map's groups.
+    ``by_type``: the bytes that all objects of a type retain.
+    ``kept``: the objects that retain the most, with paths.
+    ``threads``: the threads with the variables of their frames; ``lines``: the threads without their variables.
+    ``names``: the names of all threads.
     ``holders``: the holders of all memory in use, None if they were not searched for.
     """
 
@@ -68,7 +76,7 @@ class Overview:
     target: dict[str, Any]
     ledger: Ledger
     map: Outcome[HeapMap]
-    places: Outcome[Places]
+    places: Outcome[TypePlaces]
     arenas: Outcome[Arenas]
     holes: Outcome[Holes]
     pins: Outcome[Pins]
@@ -124,7 +132,9 @@ def overview(heap: Heap, with_owners: bool | None = None) -> Overview:
 
 
 def _ask(question: Callable[[], A], why: str = "") -> Outcome[A]:
-    """Return the answer to a question. If ``why`` contains a reason against asking, return only this reason."""
+    """Return the answer to a question, or why it has none. If ``why`` is given, it is that reason, and nothing is
+    asked.
+    """
     if why:
         return Outcome(None, why)
     try:
@@ -145,7 +155,7 @@ def _types(heap: Heap) -> Types:
         return block_kinds(heap)
 
 
-def _places(heap: Heap, drawn: Outcome[HeapMap]) -> Places:
+def _places(heap: Heap, drawn: Outcome[HeapMap]) -> TypePlaces:
     if drawn.answer is None:
         raise Unsupported(drawn.why)
     return places_on(heap, drawn.answer)
@@ -189,5 +199,5 @@ def _or(answer: Any) -> Outcome[Any]:
     return Outcome(answer, "" if answer is not None else NOT_KEPT)
 
 
-def _most(rows: list[Kept]) -> list[Kept]:
+def _most(rows: list[RetainedRow]) -> list[RetainedRow]:
     return rows[:MAX_ROWS]

@@ -15,10 +15,12 @@ from gdbheap import __version__, _native
 from gdbheap.answers.arenas import Arenas, arenas
 from gdbheap.answers.holders import holders
 from gdbheap.answers.holes import Holes, holes
-from gdbheap.answers.mappings import MappingRow, mappings
+from gdbheap.answers.mappings import ListedMapping, mappings
 from gdbheap.answers.pyobjects import PyObjects, pyobjects
-from gdbheap.answers.retained import OBJECT, Kept, retained
+from gdbheap.answers.retained import OBJECT, retained
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.dataclass import dataclass
+from gdbheap.documents import MAX_TEXT
 from gdbheap.errors import GdbheapError, Unsupported, or_none
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.findings.stored import of_file
@@ -28,9 +30,10 @@ from gdbheap.heap import Heap
 from gdbheap.host.headroom import group_limit
 from gdbheap.remarks import Remark
 from gdbheap.snapshots.blocks import BlockTable, list_blocks
+from gdbheap.text import quoted
 
 __all__ = [
-    "SizeCount", "Snapshot", "SnapshotWithBlocks", "ThreadName", "Written", "as_written", "budget_of", "take",
+    "SizeCount", "Snapshot", "SnapshotWithBlocks", "ThreadName", "WrittenSnapshot", "as_written", "budget_of", "take",
     "time_of",
 ]  # fmt: skip
 
@@ -44,7 +47,7 @@ MAX_GRAPH_BLOCKS = 2_000_000
 class SizeCount:
     """The number of blocks of one size that an allocator has handed out.
 
-    ``size``: bytes, as the allocator counts them.
+    ``size``: the bytes of one block, as the allocator counts them. ``count``: the number of blocks.
     """
 
     allocator: str
@@ -62,14 +65,17 @@ class ThreadName:
 
 @dataclass(frozen=True)
 class Snapshot:
-    """The answers about a process or a core at one moment.
+    """The answers about a process or a core at one moment. An answer is None or empty if it does not apply to the
+    target.
 
-    ``time``: seconds since 1970; for a core, when its file was last written. ``target``: the facts that identify the
-    process. ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
-    ``holes``: the largest ones, with the blocks around them. ``owners``: the objects that retain the most, with their
-    paths; None if the graph was not built. ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they
-    were not searched for, and in older files. ``mappings``: None in older files. An answer is None or empty if it does
-    not apply to the target.
+    ``time``: seconds since 1970; for a core, when its file was last written.
+    ``target``: the facts that identify the process.
+    ``limit``: the bytes that the control group allows the process, None if there is no limit or it is unknown.
+    ``holes``: the largest ones, with the blocks around them.
+    ``owners``: the objects that retain the most, with their paths; None if the graph was not built.
+    ``holders``: the largest MAX_HOLDERS holders of memory in use; None if they were not searched for, and in older
+    files.
+    ``mappings``: None in older files.
     """
 
     time: float
@@ -84,9 +90,9 @@ class Snapshot:
     holes: Holes | None = None
     sizes: list[SizeCount] = field(default_factory=list)
     objects: PyObjects | None = None
-    owners: list[Kept] | None = None
+    owners: list[RetainedRow] | None = None
     threads: list[ThreadName] = field(default_factory=list)
-    mappings: list[MappingRow] | None = None
+    mappings: list[ListedMapping] | None = None
     blocks: BlockTable | None = None
     holders: list[MainHolder] | None = None
 
@@ -104,7 +110,7 @@ class SnapshotWithBlocks:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenSnapshot:
     """The answer of ``heap snapshot``: the file that was written, and how many rows of each kind it has."""
 
     file: str
@@ -121,19 +127,21 @@ def as_written(read: Snapshot) -> Snapshot:
     """Return a snapshot that was read from a file, made safe to use.
 
     Lists that are compared row by row are cut to the number of rows that gdbheap writes. Commands are removed, because
-    they may have been put into the file to make a user paste them.
+    they may have been put into the file to make a user paste them. A warning that is a text is quoted, and the values
+    of other warnings are made harmless.
     """
     holes = None if read.holes is None else replace(read.holes, rows=read.holes.rows[:MAX_HOLES])
     owners = None if read.owners is None else read.owners[:MAX_OWNERS]
     holders = None if read.holders is None else read.holders[:MAX_HOLDERS]
-    ledger = replace(read.ledger, findings=of_file(read.ledger.findings))
-    return replace(read, ledger=ledger, holes=holes, owners=owners, holders=holders)
+    ledger = replace(read.ledger, findings=of_file(read.ledger.findings), next=[])
+    warnings = [quoted(told, MAX_TEXT) if isinstance(told, str) else told.harmless for told in read.warnings]
+    return replace(read, ledger=ledger, holes=holes, owners=owners, holders=holders, warnings=warnings)
 
 
 def budget_of(with_owners: bool | None) -> float:
     """Return the seconds of CPU time that may be spent on finding holders.
 
-    There is no limit if ``with_owners`` is true. The result is 0 if it is false, and a short time if it is None.
+    ``with_owners``: True: no limit. False: 0. None: a short time.
     """
     if with_owners is None:
         return MAX_GRAPH_BLOCKS / BLOCKS_A_SECOND
@@ -192,8 +200,8 @@ def time_of(heap: Heap) -> float:
 def _to_compare(held: MainHolders) -> list[MainHolder] | None:
     """Return the largest holders, for comparisons.
 
-    Return None if they were not searched for. Return None also if not all references were read, because each snapshot
-    would then prove other holders.
+    Return None if they were not searched for, or if not all references were read. In the second case each snapshot
+    would find other holders.
     """
     if held.every is None or held.not_examined or any(row.at_least for row in held.every):
         return None
@@ -210,7 +218,7 @@ def _sizes(heap: Heap) -> list[SizeCount]:
     return [SizeCount(name, size, count) for (name, size), count in sorted(sums.items()) if count]
 
 
-def _owners(heap: Heap, wanted: bool | None) -> list[Kept] | None:
+def _owners(heap: Heap, wanted: bool | None) -> list[RetainedRow] | None:
     blocks = sum(store.used.count for store in heap.python.census.stores)
     if wanted is False or (wanted is None and blocks > MAX_GRAPH_BLOCKS):
         return None

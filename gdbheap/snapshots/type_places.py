@@ -11,11 +11,11 @@ from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.snapshots.blocks import list_blocks
 
-__all__ = ["CELLS", "Places", "TypeShare", "places", "places_on"]
+__all__ = ["CELLS", "TypePlaces", "TypeShare", "places", "places_on"]
 
 Stretch = tuple[int, int]
 CELLS = 1 << 15
-"""The approximate number of cells of a map; if there are many ranges, the map has up to two cells for each range.
+"""The approximate number of cells of a map. If there are many ranges, the map has up to two cells for each range.
 
 At this number, a cell is small enough to show types, and an HTML page can still contain all cells.
 """
@@ -27,9 +27,10 @@ MAX_BLOCKS = 64_000_000
 class TypeShare:
     """Bytes of used blocks in one of the given ranges.
 
-    ``place``: the number of the range. ``type``: the type of the living object in each block, None for blocks without
-    an object, such as buffers. ``count``: how many of the blocks begin in the range. ``resident``: how many of the
-    ``bytes`` are resident, None if unknown.
+    ``place``: the number of the range.
+    ``type``: the type of the living object in each block, None for blocks without an object, such as buffers.
+    ``count``: how many of the blocks begin in the range.
+    ``resident``: how many of the ``bytes`` are resident, None if unknown.
     """
 
     place: int
@@ -40,13 +41,13 @@ class TypeShare:
 
 
 @dataclass(frozen=True)
-class Places:
+class TypePlaces:
     """The shares of types in ranges, in the order of the ranges. Within a range, the largest share comes first."""
 
     shares: list[TypeShare]
 
 
-def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
+def places(heap: Heap, stretches: Sequence[Stretch]) -> TypePlaces:
     """Return the types of the blocks in ``stretches``: ascending ranges that do not overlap.
 
     Raises Unsupported if there are too many blocks, or if the ranges overlap.
@@ -68,10 +69,10 @@ def places(heap: Heap, stretches: Sequence[Stretch]) -> Places:
         TypeShare(place, _name(table.types, kind), *sums, there.get((place, kind), 0) if known else None)
         for (place, kind), sums in found.items()
     ]
-    return Places(sorted(shares, key=lambda share: (share.place, -share.bytes, share.type or "")))
+    return TypePlaces(sorted(shares, key=lambda share: (share.place, -share.bytes, share.type or "")))
 
 
-def places_on(heap: Heap, drawn: HeapMap) -> Places:
+def places_on(heap: Heap, drawn: HeapMap) -> TypePlaces:
     """Return the types in the cells of a map, in the order of its groups. Raises the errors of ``places``."""
     return places(heap, [(cell.start, cell.end) for group in drawn.rows for cell in group.cells])
 
@@ -81,9 +82,7 @@ def _name(types: Sequence[str], kind: int) -> str | None:
 
 
 def _resident(heap: Heap, stretches: Sequence[Stretch]) -> list[tuple[int, int, int]]:
-    """Return the resident parts of the ranges as (start, end, index of the range); an empty list if residency is
-    unknown.
-    """
+    """Return (start, end, index of the range) of the resident parts of the ranges; empty if residency is unknown."""
     pages = heap.target.pages
     if pages is None:
         return []

@@ -1,4 +1,4 @@
-"""Find the calls in a replay that made glibc's arenas grow, and the size of the largest hole at each of them."""
+"""Find the calls in a replay that made glibc's arenas grow, and the size of the largest hole before each call."""
 
 from __future__ import annotations
 
@@ -14,19 +14,23 @@ from gdbheap.tracing.replay import Job, Progress, planned
 from gdbheap.tracing.replay_settings import Setting, recorded_setting
 from gdbheap.tracing.replayer import GrowthCall, Replayer
 
-__all__ = ["Growth", "growths"]
+__all__ = ["ArenaGrowth", "growths"]
 
 HUGE_TUNABLE = "glibc.malloc.hugetlb"
 
 
 @dataclass(frozen=True)
-class Growth:
-    """A call that made an arena of glibc grow.
+class ArenaGrowth:
+    """A call that made an arena of glibc grow. Sizes are in bytes.
 
-    Sizes are in bytes. ``asked``: the request; ``chunk``: the chunk that the request needs; ``bytes``: the growth of
-    the arena; ``arena``: the arena's number, 0 for the main one; ``largest``: the arena's largest free chunk before the
-    call; ``short_by``: the bytes by which that chunk was too small; both are None if unknown; ``has_looked``: whether
-    the free chunks were read; ``is_new``: whether the call created the arena.
+    ``asked``: the request.
+    ``chunk``: the chunk that the request needs.
+    ``bytes``: the growth of the arena.
+    ``arena``: the arena's number, 0 for the main one.
+    ``has_looked``: whether the arena's free chunks were read.
+    ``largest``: the arena's largest free chunk before the call, None if there was none or it is unknown.
+    ``short_by``: the bytes by which that chunk was too small, None if there is no such chunk.
+    ``is_new``: whether the call created the arena.
     """
 
     call: int
@@ -42,11 +46,11 @@ class Growth:
     frames: list[StackFrame] | None
 
 
-def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[Growth]:
+def growths(path: str, pid: int | None, count: int | None, progress: Progress = None) -> list[ArenaGrowth]:
     """Return all arena growths of a log's process, in order of the calls.
 
     The free chunks are read only for the ``count`` largest growths (None: for all). Raises UsageError if the file is
-    not a log, or if the program did not use glibc's malloc without huge pages. Raises GdbheapError if the calls cannot
+    not a log, or if the program used huge pages or another malloc than glibc's. Raises GdbheapError if the calls cannot
     be replayed."""
     with planned(path, pid, False, False) as job:
         setting = recorded_setting(job.process.who)
@@ -103,7 +107,7 @@ def _stacks(job: Job, calls: list[int]) -> dict[int, list[StackFrame]]:
     # ``process.frames``.
     asked = [call - before for call in calls if call > before]
     found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, [], asked=asked)
-    namer = Namer(found)
+    namer = Namer(found, process.who)
     return {caller.call + before: list(namer.frames(caller.stack)) for caller in found.callers}
 
 
@@ -122,10 +126,10 @@ def _need(grown: GrowthCall) -> int:
 
 def _growth(
     grown: GrowthCall, arena: int, looked: bool, largest: int | None, new: bool, frames: list[StackFrame] | None
-) -> Growth:
+) -> ArenaGrowth:
     need = _need(grown)
     short_by = None if largest is None else need - largest
-    return Growth(
+    return ArenaGrowth(
         grown.call, grown.size, grown.alignment, grown.bytes, need, arena, largest, short_by, looked, new, frames
     )
 

@@ -38,7 +38,7 @@ def makers(path: str, pid: int | None, addresses: Sequence[int]) -> dict[int, Al
             break
     mean, room = process.who.stacks, room_for_copy()
     found = _native.live_stacks(process.opened, process.frames, room, mean, [LAST], rest, list(addresses))
-    namer = Namer(found)
+    namer = Namer(found, process.who)
     return {one.wanted: AllocatingCall(one.address, one.size, list(namer.frames(one.stack))) for one in found.makers}
 
 

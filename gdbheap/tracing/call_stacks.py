@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import struct
 from collections import defaultdict
 from collections.abc import Iterable, Sequence
@@ -14,14 +15,15 @@ from gdbheap import _native
 from gdbheap.contents.python.running.line_tables import line_of
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
+from gdbheap.host.file_systems import FileSystems
 from gdbheap.host.headroom import room_for_copy
 from gdbheap.layout.cpython import Release
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, few_inlined, frames_at
 from gdbheap.stacks import EVALUATORS, NO_OBJECT, NativeFrame, merge
 from gdbheap.targets.elf import ElfFiles
 from gdbheap.targets.functions import Functions
-from gdbheap.tracing.log import read_log
+from gdbheap.tracing.log import RecordedProcess, read_log
 
 __all__ = ["END", "PEAK", "AllocatingStack", "CallStacks", "Namer", "Site", "call_stacks"]
 
@@ -99,9 +101,12 @@ class _Point:
 def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = None) -> CallStacks:
     """Return the stacks of a log's process after a given call.
 
-    ``at``: the number of the call, or "peak" or "end"; ``since``: None, or another call in the same form: its figures
-    are then subtracted; ``pid``: None for the process with the most calls. Raises UsageError if the file is not a log,
-    if it has no stacks, or if there is no such process or call."""
+    ``pid``: the process, None for the process with the most calls.
+    ``at``: the number of the call, or "peak" or "end".
+    ``since``: another call, whose figures are subtracted, or None.
+
+    Raises UsageError if the file is not a log or has no stacks, or if there is no such process or call.
+    """
     log = read_log(path)
     process = log.chosen(pid, with_stacks=True)
     sums = _native.plan_calls(process.opened, process.frames, room_for_copy())
@@ -111,7 +116,7 @@ def call_stacks(path: str, pid: int | None, at: Moment, since: Moment | None = N
     found = _native.live_stacks(process.opened, process.frames, room_for_copy(), process.who.stacks, moments)
     shares = dict(zip(moments, found.moments))
     figures = _figures(shares[point.call].shares, [] if before is None else shares[before.call].shares)
-    namer = Namer(found)
+    namer = Namer(found, process.who)
     stacks = _merged(namer, figures)
     sampled = shares[point.call].sampled_blocks
     whole = found.whole and process.ended
@@ -180,11 +185,12 @@ def _site(frames: Sequence[StackFrame]) -> StackFrame | None:
 class Namer:
     """Names the frames of recorded stacks, from files on this machine that have the recorded build-ids."""
 
-    def __init__(self, found: _native.LiveStacks) -> None:
+    def __init__(self, found: _native.LiveStacks, who: RecordedProcess) -> None:
         # Each access to a field of a native record creates a new object, so read each field once.
         self._stacks, self._codes = found.stacks, [_Code(code) for code in found.codes]
         self._objects = [_Object(loaded) for loaded in found.objects]
         self._files = ElfFiles()
+        self._started = {who.exe: path_as_started(who)}
         self._functions: dict[tuple[str, str], Functions] = {}
         self._names: dict[tuple[int | None, int], str | None] = {}
         self._natives: dict[tuple[int | None, int], list[NativeFrame]] = {}
@@ -219,11 +225,12 @@ class Namer:
         if number is None:
             return [NativeFrame(StackFrame(NO_OBJECT, "", None, NATIVE), False, False)]
         loaded, known = self._objects[number], self._known(number, place)
-        name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{place - loaded.bias:#x}"
+        path = self._started.get(loaded.path, loaded.path)
+        name = known or f"{path.rsplit('/', 1)[-1]}+{place - loaded.bias:#x}"
         if number in self._interpreters:
-            return [NativeFrame(StackFrame(name, loaded.path, None, NATIVE), known == EVALUATORS[3], True)]
+            return [NativeFrame(StackFrame(name, path, None, NATIVE), known == EVALUATORS[3], True)]
         functions = self._functions[loaded.path, loaded.build_id]
-        frames = frames_at(functions, place - loaded.bias, name, loaded.path)
+        frames = frames_at(functions, place - loaded.bias, name, path)
         return [NativeFrame(frame, False, False) for frame in frames]
 
     def _known(self, number: int | None, place: int) -> str | None:
@@ -252,9 +259,17 @@ class Namer:
         return self._pythons[number, offset]
 
 
-class _Object:
-    """An object file that the recorded program had loaded."""
+def path_as_started(who: RecordedProcess) -> str:
+    """Return the path of a recorded program. If a symbolic link on this machine started it, return the link's path."""
+    first = who.words[0] if who.words else ""
+    path = first if first.startswith("/") else os.path.join(os.path.dirname(who.exe), first)
+    if "/" in first and path != first or os.path.basename(path) == os.path.basename(who.exe):
+        return who.exe
+    held = FileSystems().find(path)
+    return path if held is not None and held.path == who.exe else who.exe
 
+
+class _Object:
     def __init__(self, loaded: _native.LoadedCode) -> None:
         self.path = bytes(loaded.path).decode(errors="surrogateescape")
         self.build_id = bytes(loaded.build_id).hex()
@@ -262,8 +277,6 @@ class _Object:
 
 
 class _Code:
-    """A Python code object in a recorded stack."""
-
     def __init__(self, code: _native.PythonCode) -> None:
         self.release, self._first_line, self._lines = code.release, code.first_line, bytes(code.lines)
         self.name, self.file = _text(code.name), _text(code.file)
@@ -289,11 +302,11 @@ def _release(number: int) -> Release | None:
 
 
 def _text(text: tuple[int, Sequence[int]]) -> str:
-    """Decode a Python text. The log contains it in the form that it had in memory: the number of bytes of a character,
-    and the content.
+    """Decode a Python string. ``text``: the bytes for each character, and the string's content as it was in memory.
 
-    The two halves of a surrogate pair are not joined, as in Python. A number that is no character becomes U+FFFD,
-    because a log may be forged."""
+    As in Python, the two halves of a surrogate pair are not joined. A number that is not a character becomes U+FFFD,
+    because a log may be forged.
+    """
     width, content = text
     if width not in CHARACTERS:
         return "?"

@@ -18,6 +18,7 @@ from gdbheap.documents import parsed
 from gdbheap.errors import UsageError, one_line
 from gdbheap.files import PRIVATE, NewFile, not_written, open_regular, open_to_append, open_to_read
 from gdbheap.host.headroom import RoomLeft
+from gdbheap.text import quoted
 
 __all__ = [
     "BEYOND",
@@ -51,11 +52,15 @@ BEYOND_PIDS, BEYOND = 1 << 31, 1 << 63
 class RecordedProcess:
     """A recorded process, as its recorder describes it.
 
-    ``began``: nanoseconds since 1970; ``exe``, ``words``: its program and arguments; ``malloc``: the file of its
-    allocator; ``environment``: the variables that affect the allocator. ``parent``: the pid and ``began`` of the
-    process that forked it, and the number of the fork; None after an exec. ``order``: BY_LOCK, calls are recorded one
-    at a time; BY_TIME, each thread records its own calls, which are ordered by the processor's clock. ``stacks``: the
-    mean number of bytes between two recorded stacks; 1: each call has a stack, 0: there are none."""
+    ``began``: when the process began, in nanoseconds since 1970.
+    ``exe``, ``words``: its program and arguments.
+    ``malloc``: the file of its allocator.
+    ``environment``: the variables that affect the allocator.
+    ``parent``: the pid and ``began`` of the process that forked it, and the number of the fork; None after an exec.
+    ``order``: BY_LOCK: a lock serializes the recorded calls. BY_TIME: each thread records its own calls, which are
+    ordered by the processor's clock.
+    ``stacks``: the mean number of bytes between two recorded stacks. 1: each call has a stack; 0: none has.
+    """
 
     pid: int
     began: int
@@ -74,11 +79,14 @@ Frames = list[tuple[int, int, int]]
 
 @dataclass
 class ProcessCalls:
-    """The calls of one process in a log.
+    """The calls of one process in a log. A stage is a compressed series of calls.
 
-    ``frames``: its stages (compressed series of calls) in the file ``held``; ``lanes``: the number of stages of each
-    lane, by the time when the lane began (a lane is the stages of one thread, if calls are ordered by time); ``lost``:
-    the number of calls that were not written; ``ended``: whether no more stages follow."""
+    ``frames``: the places of the process's stages in the file ``held``.
+    ``lanes``: how many stages each lane has, by the time when the lane began. If calls are ordered by time, each thread
+    has a lane.
+    ``lost``: the number of calls that were not written.
+    ``ended``: whether no more stages follow.
+    """
 
     who: RecordedProcess
     held: Descriptor
@@ -97,8 +105,11 @@ class ProcessCalls:
 class CallLog:
     """A log of calls.
 
-    ``held``: the descriptor of its file; ``whole``: whether the record that ends the log was read; ``status``: the
-    command's exit status, None if unknown; ``size``: bytes up to the end of the last complete frame."""
+    ``held``: the descriptor of its file.
+    ``whole``: whether the log is complete: its last record was read.
+    ``status``: the command's exit status, None if unknown.
+    ``size``: the offset in bytes at which the last complete frame ends.
+    """
 
     path: str
     held: Descriptor
@@ -124,7 +135,7 @@ class CallLog:
 
 
 class LogWriter:
-    """Writes a log, which can be read after each call. Raises UsageError if the file cannot be opened."""
+    """Writes a log, which can be read after each write. Raises UsageError if the file cannot be opened."""
 
     def __init__(self, path: str, continued: int | None = None, mode: int = PRIVATE) -> None:
         """Open a new log. If ``continued`` is given, open a log that was cut off instead, and append after its first
@@ -142,11 +153,11 @@ class LogWriter:
         return self._file.tell()
 
     def process(self, number: int, who: RecordedProcess) -> None:
-        """Write the record that a process was found. Processes are numbered from 0."""
+        """Write the record that describes a process. Processes are numbered from 0."""
         self._document(PROCESS, number, vars(who))
 
     def stage(self, number: int, packed: bytes) -> None:
-        """Write the next stage of a process."""
+        """Write the next stage of a process. ``packed``: the stage, a compressed series of calls."""
         self._frame(STAGE, number, packed)
 
     def timed_stage(self, number: int, packed: bytes, tick: int, lane: int) -> None:
@@ -275,5 +286,5 @@ def _recorded(content: Any) -> RecordedProcess:
 def _checked(number: Any, least: int, beyond: int) -> int:
     """Return ``number`` if it is an integer, at least ``least`` and less than ``beyond``. Raises ValueError."""
     if type(number) is not int or not least <= number < beyond:
-        raise ValueError(f"{number!r:.100} is not a valid number in a log")
+        raise ValueError(f"{quoted(repr(number))} is not a valid number in a log")
     return number

@@ -1,7 +1,7 @@
 """The files that a recorder writes.
 
-Each process, or each of its threads, has one. Finished stages are moved from the file into the log while the process
-runs (native/calls/src/header.rs).
+Each process has one file, or one for each of its threads. Finished stages are moved from the file into the log while
+the process runs (native/calls/src/header.rs).
 """
 
 from __future__ import annotations
@@ -82,8 +82,10 @@ def parts_path(log: str, who: RecordedProcess) -> str:
 class RecorderFile:
     """The file into which one process, or one thread of it, is recorded.
 
-    ``taken``: how many of its stages are in the log; ``started``: when the kernel started the process, 0 if unknown;
-    ``began``: the time in the file's name; ``is_lane``: whether each thread of the process has its own file.
+    ``taken``: how many of the file's stages are already in the log.
+    ``started``: when the kernel started the process, 0 if unknown.
+    ``began``: the time in the file's name.
+    ``is_lane``: whether each thread of the process has its own file.
     """
 
     def __init__(self, path: str, taken: int = 0) -> None:

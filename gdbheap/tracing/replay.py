@@ -64,8 +64,12 @@ class Run:
 
 @dataclass(frozen=True)
 class Filmed:
-    """A film of the heap. ``folder``: the folder with its pictures; ``every``: the number of calls from one picture to
-    the next; ``cell``: the bytes that a cell of a picture stands for."""
+    """A film of the heap: pictures of its map, each after the same number of calls.
+
+    ``folder``: the folder with the pictures.
+    ``every``: the number of calls from one picture to the next.
+    ``cell``: how many bytes a cell of a picture stands for.
+    """
 
     folder: str
     pictures: int
@@ -118,7 +122,7 @@ class Job:
     fill: bool
 
     def answer(self, runs: Sequence[Run], fixed: bool, best: int | None = None, stopped: int | None = None) -> Replayed:
-        """Return the answer to the replay of one process: the figures of its calls, and ``runs``.
+        """Return the answer of ``gdbheap replay`` for one process: the figures of its calls, and ``runs``.
 
         ``fixed``: whether addresses were the same in each run. ``best``: the index of the run that used least memory,
         None if none used significantly less than the first. ``stopped``: the number of the call after which the replay
@@ -140,8 +144,8 @@ def planned(
     """Plan the replay of a log's process. Yield a job that is valid inside the ``with`` block.
 
     ``shown``: a context manager that gives the function to call with the progress of planning. Raises UsageError if the
-    file is not a log or has no such process. Raises GdbheapError if TMPDIR has no room for the plan, which takes 8
-    bytes for each call."""
+    file is not a log or has no such process. Raises GdbheapError if TMPDIR has too little disk space for the plan,
+    which takes 8 bytes for each call."""
     log = read_log(path)
     process = log.chosen(pid)
     with tempfile.TemporaryFile(prefix="gdbheap-plan-") as file:

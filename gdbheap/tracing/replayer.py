@@ -40,9 +40,11 @@ class ReplayerEnded(GdbheapError):
 class ReplayMoment:
     """The replayer's state after a number of calls; sizes in bytes.
 
-    ``rss``, ``peak_rss``: the resident bytes of the allocator's pages, now and the highest so far; ``usable``: the
-    usable bytes of the ``blocks`` in use; ``system``, ``in_use``: as glibc reports them, None for other allocators.
-    ``failures``: calls that failed now but not when recorded. ``fixed``: whether addresses are the same in each run.
+    ``rss``, ``peak_rss``: the resident bytes of the allocator's pages, now and the highest so far.
+    ``blocks``, ``usable``: the blocks in use, and their usable bytes.
+    ``system``, ``in_use``: as glibc reports them, None for other allocators.
+    ``failures``: how many calls failed now but not when recorded.
+    ``fixed``: whether addresses are the same in each run.
     ``file``: the file that contains the replayer's malloc.
     """
 
@@ -85,7 +87,7 @@ def replayer_program() -> str:
 
 
 class Replayer:
-    """One run of the replayer: a context manager that kills the replayer when it is left.
+    """One run of the replayer: a context manager that kills the replayer at the end of the ``with`` block.
 
     ``pid``: the pid of the replayer, which waits at each moment that ``moments`` yields. ``growths``: the arena growths
     so far, if ``with_growths`` was set."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 
 __all__ = ["EVERY_CALL", "STACKS_ENVIRONMENT", "USUAL_MEAN", "stack_settings"]
 

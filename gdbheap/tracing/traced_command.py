@@ -31,7 +31,7 @@ from gdbheap.tracing.recorder_files import (
 )
 from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT, stack_settings
 
-__all__ = ["Traced", "TracedProcess", "finish", "trace"]
+__all__ = ["TracedCommand", "TracedProcess", "finish", "trace"]
 
 WAIT_SECONDS = 0.02
 LAST_TICK = 1 << 62
@@ -74,7 +74,7 @@ class TracedPython:
 
 
 @dataclass(frozen=True)
-class Traced:
+class TracedCommand:
     """The answer of ``gdbheap trace``: the log that was written, and the sums of each process."""
 
     file: str
@@ -96,12 +96,15 @@ def trace(
     of_python: bool = False,
     stacks: int = 0,
     mode: int = PRIVATE,
-) -> Traced:
+) -> TracedCommand:
     """Record the calls of a command and of all processes that it starts. Return the sums.
 
-    ``order``: BY_LOCK or BY_TIME; ``of_python``: also record the calls of Python's own allocator; ``stacks``: the mean
-    number of bytes between two recorded stacks (1: a stack with each call, 0: none). Raises UsageError, Unsupported
-    before the command starts. After its start the command runs to its end, even if the log cannot be written.
+    ``order``: BY_LOCK or BY_TIME.
+    ``of_python``: also record the calls of Python's own allocator.
+    ``stacks``: the mean number of bytes between two recorded stacks; 1: a stack with each call, 0: none.
+
+    Raises UsageError, Unsupported before the command starts. After its start the command runs to its end, even if the
+    log cannot be written.
     """
     library, parts = recorder_library(), path + PARTS
     if is_stream(path):
@@ -141,7 +144,7 @@ def trace(
     return answer
 
 
-def finish(path: str, mode: int = PRIVATE) -> Traced:
+def finish(path: str, mode: int = PRIVATE) -> TracedCommand:
     """Complete the log of a recording that was killed, from the files that it left. Raises UsageError."""
     parts = path + PARTS
     folder = _find_parts(path, parts)
@@ -166,7 +169,7 @@ def _is_there(path: str) -> bool:
 def _has_older(path: str, folder: PrivateFolder) -> bool:
     """Return whether ``path`` has a file that the killed recording did not write, such as an older log.
 
-    An incomplete log does not count if ``folder`` has no log: it is then the log of that recording.
+    If ``folder`` has no log, an incomplete log at ``path`` is the log of that recording, and the result is False.
     """
     if not _is_there(path) or _is_there(os.path.join(folder.inside, LOG)):
         return _is_there(path)
@@ -243,11 +246,12 @@ class _StageCollector:
     status is collected elsewhere."""
 
     def __init__(self, path: str, folder: PrivateFolder, mode: int, has_older: bool) -> None:
-        """Open the log for writing.
+        """Open the log for writing. Raises UsageError.
 
-        ``folder``: the folder of the parts; ``mode``: the log's permissions; ``has_older``: whether an older log is at
-        the path. If so, the new log is written in ``folder``; otherwise at the path, where others can read it
-        meanwhile. Raises UsageError.
+        ``folder``: the private folder with the recorders' files.
+        ``mode``: the log's permissions.
+        ``has_older``: whether an older log is at the path. If so, the new log is written in ``folder``; otherwise at
+        the path, where others can read it meanwhile.
         """
         self.command = 0
         self._path, self._folder, self._mode = path, folder, mode
@@ -284,7 +288,7 @@ class _StageCollector:
         self._reap()
 
     def _reap(self) -> None:
-        """Reap adopted processes that have ended and were not recorded. Recorded ones are reaped by ``_is_alive``."""
+        """Reap adopted processes that have ended and were not recorded. ``_is_alive`` reaps recorded ones."""
         with suppress(OSError):
             while (ended := os.waitid(os.P_ALL, 0, os.WEXITED | os.WNOHANG | os.WNOWAIT)) is not None:
                 is_recorded = any(name.startswith(f"{ended.si_pid:016x}-") for name in self._names())
@@ -345,7 +349,7 @@ class _StageCollector:
             os.unlink(path)
 
     def _look_for_room(self) -> None:
-        """Note that the disk is full if it has no room for a stage, because a recorder may then have lost calls."""
+        """Note that the disk is full if a stage no longer fits on it, because a recorder may then have lost calls."""
         room = os.statvfs(self._folder.inside)
         self.disk_full |= room.f_bavail * room.f_frsize < NEEDED_BYTES
 
@@ -456,7 +460,7 @@ def _check_largest_file() -> None:
         )
 
 
-def _answered(collecting: _StageCollector, seconds: float, status: int | None, is_asked: bool = False) -> Traced:
+def _answered(collecting: _StageCollector, seconds: float, status: int | None, is_asked: bool = False) -> TracedCommand:
     """Finish the log, and return the sums of the recorded calls."""
     try:
         log = collecting.end(status, is_asked)
@@ -466,7 +470,9 @@ def _answered(collecting: _StageCollector, seconds: float, status: int | None, i
         collecting.close()
 
 
-def _traced(path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False) -> Traced:
+def _traced(
+    path: str, seconds: float, status: int | None, failures: list[str], disk_full: bool = False
+) -> TracedCommand:
     log = read_log(path)
     plans = [_native.plan_calls(process.opened, process.frames, room_for_copy()) for process in log.processes]
     processes = [_summed(process, plan) for process, plan in zip(log.processes, plans)]
@@ -483,10 +489,11 @@ def _traced(path: str, seconds: float, status: int | None, failures: list[str], 
         )
     damaged = [process for process, plan in zip(processes, plans) if not plan.whole]
     failures += [
-        f"the calls of process {process.pid} are damaged: only calls before the damage count" for process in damaged
+        f"the recorded calls of process {process.pid} are damaged: only those before the damage are counted"
+        for process in damaged
     ]
     is_whole = bool(calls) and not damaged and not lost and not disk_full
-    return Traced(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)
+    return TracedCommand(path, size, calls, lost, round(seconds, 3), processes, status, failures, is_whole, disk_full)
 
 
 def _summed(process: ProcessCalls, plan: _native.ReplayPlan) -> TracedProcess:

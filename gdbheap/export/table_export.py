@@ -11,9 +11,9 @@ from dataclasses import field
 
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import Unsupported, UsageError, reason_of
-from gdbheap.export import table_files as files
+from gdbheap.export import table_files
 from gdbheap.export.arrow import pyarrow
-from gdbheap.export.declaration import SNAPSHOTS
+from gdbheap.export.declaration import PARQUET, SNAPSHOTS, SQLITE
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.heapsnapshot import write_graph
 from gdbheap.export.partitions import (
@@ -47,7 +47,8 @@ __all__ = ["Exported", "TableFile", "Terms", "check", "export", "export_graph"]
 class Terms:
     """The rules for writing files.
 
-    ``mode``: the permissions of the files; ``csv_safe``: write CSV that is safe to open in a spreadsheet.
+    ``mode``: the permissions of the files.
+    ``csv_safe``: write CSV that is safe to open in a spreadsheet.
     """
 
     mode: int = PRIVATE
@@ -78,7 +79,7 @@ class Exported:
 
     @property
     def ok(self) -> bool:
-        """Whether everything was exported."""
+        """Whether no target and no table was left out."""
         return not self.left_out
 
 
@@ -86,9 +87,9 @@ def check(path: str, form: str, parts: Sequence[PartitionKey]) -> None:
     """Check the arguments of an export before a process is stopped. Raises UsageError, and Unsupported if a library is
     missing."""
     check_columns(parts)
-    if form == files.PARQUET:
+    if form == PARQUET:
         pyarrow()
-    if parts and form == files.SQLITE:
+    if parts and form == SQLITE:
         raise UsageError(
             "gdbheap export: --partition works only with parquet and csv, because a database is a single file"
         )
@@ -97,7 +98,7 @@ def check(path: str, form: str, parts: Sequence[PartitionKey]) -> None:
     elif parts and is_folder(path):
         check_place(path)
     else:
-        check_folder(path, files.is_ours)
+        check_folder(path, table_files.is_ours)
 
 
 def export(
@@ -127,12 +128,12 @@ def export(
 
 
 def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
-    """Write the graph of references to one file. Raises UsageError if the file cannot be written, Unsupported if there
-    is no graph."""
+    """Write the graph of references to one file. Raises UsageError if the file cannot be written, and Unsupported if
+    there is no graph."""
     check_writable(path)
     found = source.gather((), True).graph
     if found is None:
-        raise Unsupported(f"{source.name}: gdbheap knows no graph of its references")
+        raise Unsupported(f"{source.name}: gdbheap cannot follow references here, so it has no graph to export")
     with replacing(path, mode) as stream, io.TextIOWrapper(stream, encoding="utf-8", errors="replace") as text:
         nodes = write_graph(text, found)
         text.flush()
@@ -141,14 +142,14 @@ def export_graph(source: Source, path: str, mode: int = PRIVATE) -> Exported:
 
 
 def _alone(look: Gathered, path: str, form: str, terms: Terms) -> list[TableFile]:
-    with _as_files(path), replacing_folder(path, files.is_ours, terms.mode) as folder:
-        return _sized(folder, files.write(folder, form, look.let_go(), csv_safe=terms.csv_safe))
+    with _as_files(path), replacing_folder(path, table_files.is_ours, terms.mode) as folder:
+        return _sized(folder, table_files.write(folder, form, look.let_go(), csv_safe=terms.csv_safe))
 
 
 def _in_parts(look: Gathered, path: str, form: str, parts: Sequence[PartitionKey], terms: Terms) -> list[TableFile]:
     values = values_of_parts(parts, look.identity)
     with _as_files(path), _working_folder(path, terms.mode) as folder:
-        written = _sized(folder, files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
+        written = _sized(folder, table_files.write(folder, form, look.let_go(), tuple(values), terms.csv_safe))
         # The table of snapshots comes last: whoever finds its row finds the other tables complete.
         written.sort(key=lambda table: table.name == SNAPSHOTS)
         places = {_destination(table, values): table for table in written}
@@ -171,7 +172,7 @@ def _destination(table: TableFile, values: dict[str, str]) -> str:
     return destination_of(table.name, values, table.file) if values else table.file
 
 
-def _sized(folder: str, written: Sequence[files.WrittenTable]) -> list[TableFile]:
+def _sized(folder: str, written: Sequence[table_files.WrittenTable]) -> list[TableFile]:
     sizes = {table.file: os.stat(os.path.join(folder, table.file)).st_size for table in written}
     return [TableFile(table.name, table.rows, table.file, sizes[table.file]) for table in written]
 

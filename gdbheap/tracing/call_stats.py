@@ -9,7 +9,7 @@ from typing import ClassVar
 from gdbheap import _native
 from gdbheap.dataclass import dataclass
 from gdbheap.host.headroom import room_for_copy
-from gdbheap.tracing.arena_growths import Growth
+from gdbheap.tracing.arena_growths import ArenaGrowth
 from gdbheap.tracing.log import read_log
 
 __all__ = [
@@ -127,9 +127,9 @@ class LifetimesOf:
 class Lifetimes:
     """The lifetimes of the released blocks.
 
-    ``in_calls``: the number of calls of any thread between allocation and release; ``within_a_call``: how many blocks
-    were released by the very next call. ``in_seconds``: lifetimes from the times in the log, which are ``tick`` seconds
-    apart on average.
+    ``in_calls``: how many calls, by any thread, were made between allocation and release.
+    ``within_a_call``: how many blocks were released by the very next call.
+    ``in_seconds``: lifetimes by the times in the log, which are ``tick`` seconds apart on average.
     """
 
     released: int
@@ -173,8 +173,10 @@ class Resized:
 
 @dataclass(frozen=True)
 class Point:
-    """A point of a curve, at the end of a range of calls: the blocks in use at that moment, and ``most``, the most
-    bytes in use within the range."""
+    """A point of a curve, at the end of a range of calls.
+
+    The point has the blocks in use at that moment. ``most``: the most bytes in use at any moment within the range.
+    """
 
     call: int
     seconds: float
@@ -223,7 +225,7 @@ class CallStats:
     ok: bool
     curve: Curves
     sizes: list[SizeOfCalls] = field(default_factory=list)
-    arena_growths: list[Growth] | None = None
+    arena_growths: list[ArenaGrowth] | None = None
 
 
 def call_stats(path: str, pid: int | None, progress: Callable[[int, int], None] | None = None) -> CallStats:
