@@ -13,14 +13,15 @@ from gdbheap.dataclass import dataclass
 from gdbheap.processes.programs import ProcessSums, name_of, program_of, read, script_of, summed
 
 __all__ = [
-    "HeapSums", "Program", "ProgramSums", "Table", "by_program", "name_of", "program_of", "read", "script_of",
+    "HeapSums", "ProgramRow", "ProgramSums", "ProgramTable", "by_program", "name_of", "program_of", "read", "script_of",
 ]  # fmt: skip
 
 
 @dataclass(frozen=True)
 class HeapSums:
-    """Resident bytes of the heaps of a program's processes. ``looked``: the number of processes whose heap was read
-    successfully.
+    """Resident bytes of the heaps of a program's processes.
+
+    ``looked``: how many processes had a heap that could be read. The sums cover only these.
     """
 
     looked: int
@@ -40,7 +41,7 @@ class ProgramSums:
 
 
 @dataclass(frozen=True)
-class Program(ProgramSums):
+class ProgramRow(ProgramSums):
     """The processes that run one program; a Python program is named by its script.
 
     ``script``: the script's file name, ``-m`` and the module, ``-c``, or the name that the process gave itself."""
@@ -53,29 +54,29 @@ class Program(ProgramSums):
 
 
 @dataclass(frozen=True)
-class Table:
+class ProgramTable:
     """The programs, and the sums over all of them. ``refused``: the number of processes that may not be read."""
 
-    rows: list[Program]
+    rows: list[ProgramRow]
     total: ProgramSums
     refused: int
     left_out: Sequence[str] = ()
 
     @property
     def ok(self) -> bool:
-        """Whether every figure that was requested is known."""
+        """Whether every figure that was requested is known. False if ``left_out`` is not empty."""
         return not self.left_out
 
 
-def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> Table:
+def by_program(rows: Iterable[ProcessAccount], pattern: re.Pattern[str] | None = None) -> ProgramTable:
     """Return the table of programs, largest first; with ``pattern``, only those whose name or script matches it."""
     found = summed(rows, pattern.search if pattern is not None else None)
     total = ProgramSums(*_sizes(found.total))
-    return Table([_program(one) for one in found.rows], total, found.refused)
+    return ProgramTable([_program(one) for one in found.rows], total, found.refused)
 
 
-def _program(one: ProcessSums) -> Program:
-    return Program(*_sizes(one), one.name, one.script, one.count, one.pids)
+def _program(one: ProcessSums) -> ProgramRow:
+    return ProgramRow(*_sizes(one), one.name, one.script, one.count, one.pids)
 
 
 def _sizes(one: ProcessSums) -> tuple[int, int, int, int]:

@@ -38,7 +38,7 @@ class _EarlyReader:
             self._done.release()
 
     def wait(self) -> list[ProcessAccount] | None:
-        """Wait until the read has ended, and return its rows; None if it failed."""
+        """Wait until the read has ended, and return its rows; None if it failed. Ctrl-C can interrupt the wait."""
         while not self._done.acquire(timeout=0.1):
             pass
         return self.rows
@@ -59,7 +59,7 @@ def end() -> None:
 
 
 def take() -> list[ProcessAccount] | None:
-    """Return the rows that were read in the background; None if no read was started, if it failed, or if the rows were
-    taken before.
+    """Return the rows that were read in the background. Return None if no read was started, if it failed, or at a
+    second call.
     """
     return _begun.pop().wait() if _begun else None

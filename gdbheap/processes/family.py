@@ -1,10 +1,10 @@
 """Several processes in one answer: the memory of each process, their shared memory, and memory that they could share.
 
 The kernel's figures are read while all processes are stopped, so that they are from the same moment. Then the processes
-are read one by one, each together with a relative whose pages it had at the fork: its parent or a sibling.
+are read one by one. Each is compared with a relative whose pages it had at the fork: its parent or a sibling.
 
-The relative is stopped only while pages are compared, and only if both processes come from one exec. In total, one
-relative is stopped no longer for comparisons than a process may be stopped at a time.
+The relative is stopped only while pages are compared, and only if both processes come from one exec. All comparisons
+with one relative together stop it for no longer than a process may be stopped at a time.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ from gdbheap.processes.heap_use import HeapUse, heap_use, use_of
 from gdbheap.processes.written_pages import (
     Comparison,
     TypeCounts,
-    Written,
+    WrittenBytes,
     exec_of,
     page_marks,
     total_types,
@@ -44,7 +44,7 @@ from gdbheap.targets.chosen_processes import held as held_of_many
 from gdbheap.targets.process import Preparation, program_of, stopped
 from gdbheap.targets.running_processes import running
 
-__all__ = ["Advice", "Family", "Member", "Sums", "family"]
+__all__ = ["Advice", "ProcessFamily", "MemberProcess", "FamilySums", "family"]
 
 FREEZE: Final = "freeze"
 PRELOAD: Final = "preload"
@@ -64,11 +64,12 @@ Verdict = Callable[[Ledger], str]
 
 
 @dataclass(frozen=True)
-class Member:
+class MemberProcess:
     """One process of the answer.
 
-    ``beside``: the id of the process with which it was compared. ``verdict``, ``holders``: the verdict and the holders
-    on its first page; "" and empty if its heap was not read.
+    ``beside``: the id of the process with which its pages were compared.
+    ``note``: why a part of the answer is missing for this process; None if all is known.
+    ``verdict``, ``holders``: the verdict and the holders on its first page; "" and empty if its heap was not read.
     """
 
     pid: int
@@ -80,14 +81,14 @@ class Member:
     swapped: int | None
     heap: HeapUse | None = None
     beside: int | None = None
-    written: Written | None = None
+    written: WrittenBytes | None = None
     note: str | None = None
     verdict: str = ""
     holders: list[MainHolder] = field(default_factory=list)
 
 
 @dataclass(frozen=True)
-class Sums:
+class FamilySums:
     """The sums over the processes whose figures are known, in bytes.
 
     ``pss``: the total memory of these processes, provided that they share no memory with other processes."""
@@ -104,7 +105,7 @@ class Sums:
 class Advice:
     """The memory that an action before the fork would save.
 
-    ``id``: "freeze" (call gc.freeze()), or "preload" (load data before the fork that each worker now loads for itself);
+    ``id``: "freeze" (call gc.freeze()), or "preload" (load data before the fork that each worker now loads for itself).
     ``saves``, ``most_saved``, ``least_saved``: bytes.
     """
 
@@ -116,23 +117,24 @@ class Advice:
 
 
 @dataclass(frozen=True)
-class Family:
-    """The answer of ``gdbheap processes``."""
+class ProcessFamily:
+    """The answer of ``gdbheap processes``: a row for each process, the sums over all, and what was written to pages
+    that they had shared."""
 
-    rows: list[Member]
-    total: Sums
-    written: Written | None
+    rows: list[MemberProcess]
+    total: FamilySums
+    written: WrittenBytes | None
     types: list[TypeCounts]
     savings: list[Advice]
 
     @property
     def targets(self) -> list[dict[str, Any]]:
-        """The processes of the answer, as a JSON document names them."""
+        """The processes of the answer, as the key "targets" of a JSON document."""
         return [{"kind": "process", "pid": row.pid} for row in self.rows]
 
     @property
     def ok(self) -> bool:
-        """Whether everything that was requested is known."""
+        """Whether everything that was requested is known: no row has a note about missing data."""
         return all(member.note is None for member in self.rows)
 
     @property
@@ -145,10 +147,13 @@ class Family:
 class _Looks:
     """The facts about the ``held`` processes, collected one by one.
 
-    ``beside``: for each process, the id of the relative with which it is compared. ``stood``: for each relative, how
-    many seconds it was stopped for comparisons. ``forking``: the relatives that are parents. ``types``: types whose
-    reference counts were written. ``marks``, ``objects``: for each worker, the marks of its pages of values, and the
-    bytes of its objects by type. ``parents``: the marks and the bytes of each parent.
+    ``beside``: for each process, the id of the relative with which it is compared.
+    ``stood``: for each relative, how many seconds it was stopped for comparisons.
+    ``forking``: the relatives that are parents.
+    ``types``: types whose reference counts were written.
+    ``marks``: for each worker, the hashes of its pages that contain only values, such as strings.
+    ``objects``: for each worker, the bytes of its objects by type.
+    ``parents``: for each parent, the hashes of its pages, and the bytes of its objects by type.
     """
 
     held: dict[int, ProcessFolder]
@@ -171,12 +176,15 @@ def family(
     quick: bool = False,
     progress: Progress | None = None,
     verdict_of: Verdict | None = None,
-) -> Family:
+) -> ProcessFamily:
     """Return the answer for these processes, each of which is stopped for at most ``limit`` seconds at a time.
 
-    ``quick``: read only the kernel's figures. ``verdict_of``: a function that returns the verdict of a first page as a
-    sentence; without it no holders are searched. Raises NoTarget if none of the processes exists, GdbheapError if none
-    can be read because one of them could not be opened.
+    ``quick``: read only the kernel's figures.
+    ``verdict_of``: a function that returns the verdict of a first page as a sentence. Without it no holders are
+    searched.
+
+    Raises GdbheapError if the kernel shows no figures at all, and one of the processes could not be opened. Raises
+    NoTarget if none of the processes exists.
     """
     held, left_out = _held(processes)
     rows = _counted(held, limit)
@@ -203,12 +211,15 @@ def family(
     advice = [
         row for row in (_freeze(compared), _preload(looks)) if 100 * (row.most_saved or 0) > MIN_PERCENT * sums.pss
     ]
-    return Family(members, sums, written, total_types(looks.types), advice)
+    return ProcessFamily(members, sums, written, total_types(looks.types), advice)
 
 
 def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[int, str]]:
-    """Open the folders of the processes. Return the open folders and, for each process that could not be opened, the
-    reason."""
+    """Open the folders of the processes. Return them by id and, for each process that could not be held open, the
+    reason.
+
+    Processes that do not exist or may not be seen are in neither dict.
+    """
     found, left_out = {}, {}
     for process in processes:
         try:
@@ -221,8 +232,10 @@ def _held(processes: Sequence[Named]) -> tuple[dict[int, ProcessFolder], dict[in
 
 
 def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[ProcessAccount]:
-    """Return the kernel's figures, read while all processes are stopped. A process that cannot be stopped continues to
-    run."""
+    """Return the kernel's figures, read while all processes are stopped, so that they are from the same moment.
+
+    A process that cannot be stopped continues to run; its figures are read nevertheless.
+    """
     with ExitStack() as standing:
         standing.enter_context(stopping.undisturbed())
         for folder in held.values():
@@ -232,44 +245,44 @@ def _counted(held: dict[int, ProcessFolder], limit: float | None) -> list[Proces
         return [row for row in accounts.read(list(held)) if held[row.pid].is_there()]
 
 
-def _member(row: ProcessAccount, folder: ProcessFolder) -> Member:
+def _member(row: ProcessAccount, folder: ProcessFolder) -> MemberProcess:
     name = row.name.decode("utf-8", "replace")
     program, memory = program_of(folder) or name, row.memory
     if memory is None:
         note = EXHAUSTED.get(row.error, NOT_READ)
-        return Member(row.pid, row.parent, program, _rss(folder), None, None, None, note=note)
+        return MemberProcess(row.pid, row.parent, program, _rss(folder), None, None, None, note=note)
     swap = memory.swap if memory.swap_share is None else memory.swap_share
-    return Member(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
+    return MemberProcess(row.pid, row.parent, program, memory.rss, memory.pss, memory.private, swap)
 
 
 def _rss(folder: ProcessFolder) -> int | None:
-    """Return the RSS of a process in bytes, which any user may read; None if the process has ended."""
+    """Return the RSS of a process in bytes; None if the process has ended. Any user may read it."""
     with suppress(OSError):
         living = folder.living()
         return None if living is None else procfs.kib(living[1].get("VmRSS"))
     return None
 
 
-def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> Member:
+def _absent(pid: int, folder: ProcessFolder | None, left_out: str | None) -> MemberProcess:
     """Return the row of a process that has ended, has no memory, or could not be opened (``left_out``: the reason)."""
     found = running(pid)
     if found is not None and left_out is not None:
-        return Member(pid, found.parent, found.name, None, None, None, None, note=left_out)
+        return MemberProcess(pid, found.parent, found.name, None, None, None, None, note=left_out)
     if found is None or folder is None or not folder.is_running():
-        return Member(pid, 0, "", None, None, None, None, note="it has ended")
+        return MemberProcess(pid, 0, "", None, None, None, None, note="it has ended")
     what = "a kernel thread has no memory of its own" if found.is_kernels else "it has no memory any more"
-    return Member(pid, found.parent, found.name, None, None, None, None, note=what)
+    return MemberProcess(pid, found.parent, found.name, None, None, None, None, note=what)
 
 
-def _sums(members: Iterable[Member]) -> Sums:
+def _sums(members: Iterable[MemberProcess]) -> FamilySums:
     known = [member for member in members if member.pss is not None]
     rss, pss, uss, swap = (
         sum(getattr(member, name) or 0 for member in known) for name in ("rss", "pss", "uss", "swapped")
     )
-    return Sums(len(known), rss, pss, uss, max(0, pss - uss), swap)
+    return FamilySums(len(known), rss, pss, uss, max(0, pss - uss), swap)
 
 
-def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dict[int, int]:
+def _relatives(members: Sequence[MemberProcess], held: dict[int, ProcessFolder]) -> dict[int, int]:
     """Return, for each process, the id of the relative whose pages it may have had at the fork.
 
     The relative is the parent, or the sibling with the smallest USS. It must come from the same exec, because processes
@@ -289,8 +302,11 @@ def _relatives(members: Sequence[Member], held: dict[int, ProcessFolder]) -> dic
     return found
 
 
-def _looked(member: Member, looks: _Looks) -> Member:
-    """Return the member with the facts from its memory, or with a note that says why its memory was not read."""
+def _looked(member: MemberProcess, looks: _Looks) -> MemberProcess:
+    """Return the member with all that its memory shows: the use of its heap, and the comparison with its relative.
+
+    If the memory could not be read, a note in the member says why.
+    """
     try:
         other = _prepared(looks.held.get(looks.beside.get(member.pid, 0)))
         with stopped(looks.held[member.pid], looks.limit) as process:
@@ -308,14 +324,17 @@ def _looked(member: Member, looks: _Looks) -> Member:
 
 
 def _prepared(folder: ProcessFolder | None) -> Preparation | None:
-    """Return the facts about a process that can be read before it is stopped; None if they cannot be read."""
+    """Return the data of a process that can be read before it is stopped; None if it cannot be read."""
     with suppress(GdbheapError):
         return None if folder is None else Preparation(folder)
     return None
 
 
-def _used(member: Member, heap: Heap, verdict_of: Verdict | None) -> Member:
-    """Return the member with the figures of its heap, if its blocks can be walked."""
+def _used(member: MemberProcess, heap: Heap, verdict_of: Verdict | None) -> MemberProcess:
+    """Return the member with the figures of its heap and, with ``verdict_of``, the verdict and the holders.
+
+    If its blocks cannot be walked, the member is returned unchanged.
+    """
     with suppress(GdbheapError):
         if verdict_of is None:
             return replace(member, heap=heap_use(heap))
@@ -333,11 +352,12 @@ def _holders(page: Ledger) -> list[MainHolder]:
     return sorted([*imported, *page.holders], key=lambda row: -(row.bytes if row.resident is None else row.resident))
 
 
-def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> Member:
-    """Return the member with the differences between its pages and those of the process that ``ready`` describes.
+def _compared(found: MemberProcess, heap: Heap, ready: Preparation, looks: _Looks) -> MemberProcess:
+    """Return the member with the differences between its pages and those of a relative.
 
-    If the processes come from different execs, the member is returned unchanged. If the described process may not be
-    stopped any longer, a note says so."""
+    ``ready``: the relative's preparation. If the processes come from different execs, the member is returned unchanged.
+    If the relative may not be stopped any longer, a note says so.
+    """
     pid, limit, comparison = ready.folder.pid, looks.limit, Comparison(heap)
     stood, is_read = looks.stood.get(pid, 0.0), False
     if limit is None or stood < limit:
@@ -361,8 +381,10 @@ def _compared(found: Member, heap: Heap, ready: Preparation, looks: _Looks) -> M
     return replace(found, beside=pid, written=written)
 
 
-def _freeze(compared: Sequence[Member]) -> Advice:
-    """Return the bytes that gc.freeze() before the fork would save: the collector then never touches older objects."""
+def _freeze(compared: Sequence[MemberProcess]) -> Advice:
+    """Return the bytes that gc.freeze() before the fork would save. The collector then never writes to older objects,
+    so their pages stay shared.
+    """
     rows = [member.written for member in compared if member.written is not None and member.written.collector]
     saves, most = sum(row.freezing for row in rows), sum(row.collector for row in rows)
     return Advice(FREEZE, saves, len(rows), most_saved=most)
@@ -371,10 +393,12 @@ def _freeze(compared: Sequence[Member]) -> Advice:
 def _preload(looks: _Looks) -> Advice:
     """Return the bytes that loading before the fork would save: data that several workers have and their parent lacks.
 
-    ``most_saved``: summed over types, the bytes of objects that all workers have in addition to the parent's.
-    ``least_saved``: the bytes of equal pages of values, compared byte by byte (mutable objects may be equal by chance).
-    If ``least_saved`` is larger, ``most_saved`` is 0: the workers have no more objects than the parent, and wrote the
-    same values to pages that they had from it.
+    ``most_saved``: for each type, the bytes of objects that every worker has in addition to the parent's.
+    ``least_saved``: the bytes of pages of values that are equal in several workers. Pages of mutable objects do not
+    count, because they may be equal by chance.
+
+    If ``least_saved`` is larger, ``most_saved`` is 0. The workers then have no more objects than the parent, and wrote
+    the same values to pages inherited from it.
     """
     least = most = workers = 0
     for parent, (marks, objects) in looks.parents.items():
@@ -390,7 +414,7 @@ def _preload(looks: _Looks) -> Advice:
 
 
 def _marks(heap: Heap) -> set[bytes]:
-    """Return the marks of the pages that contain only values; empty if the process has no Python objects."""
+    """Return the hashes of the pages that contain only values; empty if the process has no Python objects."""
     try:
         return value_marks(heap)
     except GdbheapError:
@@ -398,7 +422,7 @@ def _marks(heap: Heap) -> set[bytes]:
 
 
 def _by_type(heap: Heap) -> Counter[str]:
-    """Return the bytes of the Python objects by type, including the buffers that they own; empty without Python."""
+    """Return {type: bytes of its Python objects, including the buffers that they own}; empty without Python."""
     try:
         return Counter({row.type: row.own + row.buffers for row in pyobjects(heap).rows})
     except GdbheapError:

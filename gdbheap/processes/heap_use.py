@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.first_page.ledger import judged
 from gdbheap.first_page.summary import Summary, summary
 from gdbheap.heap import Heap
@@ -15,7 +15,7 @@ __all__ = ["HeapUse", "Largest", "heap_use", "use_of"]
 
 @dataclass(frozen=True)
 class Largest:
-    """The largest finding of a process."""
+    """The largest finding of a process: its id, and the bytes that following its advice would free."""
 
     id: str
     bytes: int

@@ -1,4 +1,4 @@
-"""Read the heaps of programs' processes one by one."""
+"""Read the heaps of programs' processes one by one, and sum them by program."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gdbheap.errors import GdbheapError, reason_of
 from gdbheap.heap import Heap
-from gdbheap.processes.accounts import HeapSums, Program
+from gdbheap.processes.accounts import HeapSums, ProgramRow
 from gdbheap.processes.heap_use import HeapUse, heap_use
 from gdbheap.targets.chosen_processes import started_at
 from gdbheap.targets.process import stopped
@@ -16,7 +16,7 @@ from gdbheap.targets.running_processes import ProcessStat, running
 __all__ = ["with_heaps"]
 
 
-def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[str]) -> list[Program]:
+def with_heaps(programs: Sequence[ProgramRow], limit: float | None, missed: list[str]) -> list[ProgramRow]:
     """Return the programs with the sums over their processes' heaps. Each process is stopped for at most ``limit``
     seconds.
 
@@ -30,7 +30,10 @@ def with_heaps(programs: Sequence[Program], limit: float | None, missed: list[st
 
 
 def _use(one: ProcessStat | None, limit: float | None, missed: list[str]) -> HeapUse | None:
-    """Return the figures of a process's heap; None if the process cannot be read or has ended."""
+    """Return the figures of a process's heap; None if the process cannot be read or has ended.
+
+    ``missed``: gets a line with the reason if an unexpected error occurs.
+    """
     if one is None:
         return None
     try:

@@ -50,11 +50,10 @@ class ProcessSums:
 
     @property
     def count(self) -> int:
-        """The number of processes."""
         return len(self.pids)
 
     def add(self, pid: int, memory: ProcessMemory) -> None:
-        """Add a process with the kernel's figures of its memory."""
+        """Add a process with the kernel's figures of its memory. Call ``end`` after the last process."""
         self.pids.append(pid)
         self._fingerprints.add(memory.fingerprint)
         share = memory.pss + CUT_OFF * memory.proportional - memory.private if memory.proportional else memory.shared
@@ -64,9 +63,9 @@ class ProcessSums:
         self.swapped += memory.swap if memory.swap_share is None else memory.swap_share
 
     def end(self) -> None:
-        """Complete the sums after the last ``add``."""
-        # If all processes have identical figures, they may share one address space (clone(2), CLONE_VM), or be forks
-        # that have written to equally many pages.
+        """Complete the sums after the last ``add``: memory that all processes share is counted once."""
+        # Processes with identical figures may share one address space (clone(2), CLONE_VM), or be forks that have
+        # written to equally many pages.
         if len(self._fingerprints) == 1 and len(self.pids) > 1 and have_one_memory(self.pids):
             self.private, self.shared = self.private // len(self.pids), self.shared // len(self.pids)
         self.shared += self._shared_huge
@@ -75,7 +74,9 @@ class ProcessSums:
 class Summed:
     """The programs that have any memory, largest first.
 
-    ``total``: the sums over all of them; ``refused``: the number of processes that may not be read."""
+    ``total``: the sums over all of them.
+    ``refused``: the number of processes that may not be read.
+    """
 
     left_out = ()
 
@@ -107,8 +108,7 @@ def read(pids: Sequence[int] | None = None, proc: str = PROC) -> list[ProcessAcc
 def summed(rows: Iterable[ProcessAccount], is_meant: Callable[[str], object] | None = None) -> Summed:
     """Return the programs with their sums.
 
-    ``is_meant``: a function of a program's name or script. If it is given, programs for which it returns false are left
-    out.
+    ``is_meant``: a test of a program's name or script. If it is given, programs that do not pass it are left out.
     """
     rows = list(rows)
     programs = {row.pid: program_of(row) for row in rows if row.memory is not None}
@@ -148,8 +148,8 @@ def program_of(row: ProcessAccount) -> str:
 def _is_there(path: bytes) -> bool:
     """Return whether a path that comes from a process exists.
 
-    False if the path is on a file system that another user may serve. ``FileSystems`` has the full rule, but importing
-    it takes long.
+    False if it is on a file system that another user may serve, because that user could delay the answer.
+    ``FileSystems`` has the full rule, but importing it takes long.
     """
     try:
         held = walk_to_file("/", os.fsdecode(path), _answered(), False)
@@ -160,7 +160,7 @@ def _is_there(path: bytes) -> bool:
 
 
 def _answered() -> set[int]:
-    """Return the ids of the mounts that only the kernel or root can serve."""
+    """Return the ids of the mounts whose file system cannot be served by a user's program."""
     found = set()
     with open(f"{PROC}/self/mountinfo", "rb") as stream:
         for line in stream:

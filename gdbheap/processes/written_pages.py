@@ -22,8 +22,8 @@ from gdbheap.targets.process import Process, executable, is_readable
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract
 from gdbheap.targets.target import AT_RANDOM
 
-__all__ = ["Comparison", "TypeCounts", "Written", "exec_of", "is_fork", "page_marks", "total_types", "total_written",
-           "value_marks"]  # fmt: skip
+__all__ = ["Comparison", "TypeCounts", "WrittenBytes", "exec_of", "is_fork", "page_marks", "total_types",
+           "total_written", "value_marks"]  # fmt: skip
 
 MARK = 16
 # The types of immutable values, which the collector does not track, as their modules name them.
@@ -45,13 +45,14 @@ class TypeCounts:
 
 
 @dataclass(frozen=True)
-class Written:
+class WrittenBytes:
     """Bytes of the private writable pages that only one process maps, classified by their difference from another
     process's pages.
 
-    ``collector`` includes pages that the collector has certainly written and restored. ``freezing``: the bytes that
-    gc.freeze() would have saved: ``collector`` less the share of pages that are written for other reasons, as measured
-    on memory that the collector never writes."""
+    ``collector``: includes pages that the collector has certainly written and restored.
+    ``freezing``: the bytes that gc.freeze() would have saved. This is ``collector`` without the share of pages that are
+    written for other reasons. The share is measured on memory that the collector never writes.
+    """
 
     restored: int = 0
     recounted: int = 0
@@ -65,14 +66,14 @@ class Written:
 
     @property
     def unshared(self) -> int:
-        """Bytes of pages that the process once shared, or may have shared."""
+        """Bytes of pages that the process once shared, or may have shared: the sum of the kinds of writes."""
         return self.restored + self.recounted + self.collector + self.counts_only + self.both + self.data
 
 
-def total_written(rows: Iterable[Written]) -> Written:
+def total_written(rows: Iterable[WrittenBytes]) -> WrittenBytes:
     """Return one record with the sums over all ``rows``."""
     found = list(rows)
-    return Written(*(sum(getattr(row, field.name) for row in found) for field in fields(Written)))
+    return WrittenBytes(*(sum(getattr(row, field.name) for row in found) for field in fields(WrittenBytes)))
 
 
 def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
@@ -86,10 +87,10 @@ def total_types(rows: Iterable[TypeCounts]) -> list[TypeCounts]:
 
 
 def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
-    """Return the facts that identify the exec of a process and can be read without stopping it.
+    """Return the facts that identify the exec of a process; None if the kernel shows none. The process is not stopped.
 
-    These facts are the program and the auxiliary vector, which contains addresses chosen at random. Processes of
-    different execs hardly ever have equal facts; ``is_fork`` decides. None if the kernel shows nothing.
+    The facts are the program and the auxiliary vector, which contains addresses chosen at random. Processes of
+    different execs hardly ever have equal facts; ``is_fork`` compares more.
     """
     try:
         vector = folder.read("auxv")
@@ -99,8 +100,9 @@ def exec_of(folder: ProcessFolder) -> tuple[str | None, bytes] | None:
 
 
 def is_fork(one: Process, other: Process) -> bool:
-    """Return whether two processes come from one exec: their auxiliary vectors are equal, and so are the kernel's
-    random bytes to which the vectors point."""
+    """Return whether two processes come from one exec. Their auxiliary vectors must be equal, and so must the kernel's
+    random bytes to which the vectors point.
+    """
     if not one.auxv or one.auxv != other.auxv:
         return False
     return _seed(one) is not None and _seed(one) == _seed(other)
@@ -144,7 +146,11 @@ class Comparison:
         self._found: tuple[_native.ComparedPages, Ranges, bool] | None = None
 
     def read(self, other: Process) -> bool:
-        """Compare the pages if both processes come from one exec; return whether they do. Raises OSError."""
+        """Compare the pages. Return False if the processes come from different execs, or if the other one cannot be
+        compared.
+
+        Raises OSError.
+        """
         here = self._process
         if other.refusal is not None or other.pages is None or not is_fork(here, other):
             return False
@@ -154,9 +160,11 @@ class Comparison:
         self._found = compared, ranges, self._has_collected(other)
         return True
 
-    def answer(self) -> tuple[Written, list[TypeCounts]]:
-        """Return the bytes of the pages by kind of write, and the types whose reference counts were written. Raises
-        OSError."""
+    def answer(self) -> tuple[WrittenBytes, list[TypeCounts]]:
+        """Return the bytes of the pages by kind of write, and the types whose reference counts were written.
+
+        Call it after ``read`` has returned True. The other process may run meanwhile. Raises OSError.
+        """
         assert self._found is not None
         (compared, ranges, has_collected), here, objects = self._found, self._process, self._objects
         heaps = _native.Heaps(here.space, []) if objects is None else objects.heaps
@@ -196,7 +204,9 @@ def _alone(process: Process, ranges: Ranges) -> int:
 
 
 def _statics(heap: Heap) -> list[tuple[int, int]]:
-    """Return (address of the type, address of its type) of each static type. Static types lie outside all blocks."""
+    """Return (address of a static type, address of its own type) for each static type. Static types lie outside all
+    blocks.
+    """
     objects, found = heap.python.objects, []
     for address in objects.static_types():
         try:
@@ -206,7 +216,7 @@ def _statics(heap: Heap) -> list[tuple[int, int]]:
     return found
 
 
-def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> Written:
+def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bool) -> WrittenBytes:
     recounted, collector = found.restored_counts, found.collector
     if has_collected:
         collector += found.restored_tracked
@@ -218,7 +228,7 @@ def _written(found: _native.WrittenPages, new: int, page: int, has_collected: bo
     freezing = collector * found.quiet_shared // quiet if quiet else collector
     new += found.only_here
     counts = (found.restored, recounted, collector, found.counts, found.both, found.other, new, found.shared, freezing)
-    return Written(*(page * count for count in counts))
+    return WrittenBytes(*(page * count for count in counts))
 
 
 def page_marks(process: Process, shared: bool = False) -> set[bytes]:
@@ -230,10 +240,10 @@ def page_marks(process: Process, shared: bool = False) -> set[bytes]:
 
 
 def value_marks(heap: Heap) -> set[bytes]:
-    """Return the marks (see ``page_marks``) of pages that only this process maps and that contain only objects of types
-    in VALUES.
+    """Return the marks of pages that only this process maps and that contain only objects of types in VALUES.
 
-    Return no marks if there are no such objects. Raises GdbheapError.
+    A mark is a hash of a page's content, as in ``page_marks``. The set is empty if there are no such objects. Raises
+    GdbheapError.
     """
     process, objects = heap.target, heap.python.objects
     assert isinstance(process, Process)

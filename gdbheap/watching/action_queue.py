@@ -1,9 +1,9 @@
 """Do actions in child processes, so that the watch never waits for a command, a core or a read that hangs.
 
-The actions on one process are done one after another, those on several processes at the same time. An action first
-writes its files, then runs its command. Only a few actions write at the same time, because each needs memory and a
-processor. Commands are waited for separately, so that a command that hangs does not keep another process from being
-saved.
+Actions on one process run one at a time; actions on several processes run at the same time. An action first writes its
+files, then runs its command. Only a few actions write at the same time, because each needs memory and a processor. The
+number of running commands is limited separately, so that a command that hangs does not delay the files of another
+action.
 """
 
 from __future__ import annotations
@@ -17,14 +17,14 @@ from typing import Any
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import exhausted
 from gdbheap.watching.actions import Actions, Done, Request, run, save
-from gdbheap.watching.child import LOOK_SECONDS, PARTING_SECONDS, Child, EndingChildren, wait_for_end
+from gdbheap.watching.child import PARTING_SECONDS, READ_SECONDS, Child, EndingChildren, wait_for_end
 
 __all__ = ["ActionQueue"]
 
 SAVE, RUN = "save", "run"
 # The largest number of actions that do the same step at the same time, for each step.
 AT_ONCE = {SAVE: 4, RUN: 16}
-HANGS = {SAVE: "saving the process did not end", RUN: "the command of --run did not end"}
+HANGS = {SAVE: "the snapshot or core was not finished in time", RUN: "the command of --run did not end in time"}
 LOST = "the gdbheap process that acted was killed, or failed"
 # The steps end themselves when their time is over. A child that has not ended this many seconds later hangs.
 GRACE_SECONDS = 3 * PARTING_SECONDS
@@ -32,9 +32,11 @@ GRACE_SECONDS = 3 * PARTING_SECONDS
 
 @dataclass
 class _Action:
-    """An action. ``steps``: the remaining steps, beginning with the present one; ``child``: the process that does the
-    present step, None if the step waits for its turn; ``deadline``: when the child must have finished
-    (``time.monotonic``).
+    """An action.
+
+    ``steps``: the remaining steps, beginning with the current one.
+    ``child``: the process that does the current step, None if the step waits for its turn.
+    ``deadline``: when the child must have finished (``time.monotonic``).
     """
 
     request: Request
@@ -54,12 +56,12 @@ class ActionQueue:
 
     @property
     def is_busy(self) -> bool:
-        """Whether any action is not finished."""
+        """Whether an action runs or waits in the queue."""
         return bool(self._actions)
 
     @property
     def is_saving(self) -> bool:
-        """Whether the files of any action are not written yet."""
+        """Whether an action still has files to write."""
         return any(action.steps[0] == SAVE for action in self._actions)
 
     @property
@@ -73,18 +75,18 @@ class ActionQueue:
         return [action.child.descriptor for action in self._actions if action.child is not None]
 
     def add(self, request: Request) -> None:
-        """Add an action. The action starts at the next ``turn``, or later, when there is room for it."""
+        """Add an action. The action starts at the next ``turn``, or later if too many actions are in progress."""
         saves = self._limits.snapshot or self._limits.heap or self._limits.core
         self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
 
     def has(self, pid: int, kind: str | None = None) -> bool:
-        """Return whether an action on the process ``pid`` is requested or in progress. ``kind``: count only actions
-        that have a cause of this kind; None: count all."""
+        """Return whether an action on the process ``pid`` is requested or in progress. ``kind``: consider only actions
+        that have a cause of this kind; None: consider all actions."""
         return any(one.request.pid == pid and kind in (None, one.request.cause.kind) for one in self._actions)
 
     def turn(self, ready: Collection[int]) -> Iterator[tuple[Request, Done]]:
-        """Start the actions that can start, and yield each action that is finished. ``ready``: the readable
-        descriptors.
+        """Start the actions that can start, and yield each action that is finished. ``ready``: the descriptors that are
+        readable.
         """
         for action in self._actions:
             if action.child is not None:
@@ -120,7 +122,7 @@ class ActionQueue:
             return vars(run(limits, request, saved))
 
         is_save = action.steps[0] == SAVE
-        seconds = request.seconds + (limits.max_stop or LOOK_SECONDS) if is_save else limits.run_limit or math.inf
+        seconds = request.seconds + (limits.max_stop or READ_SECONDS) if is_save else limits.run_limit or math.inf
         try:
             action.child = Child(write if is_save else start)
         except OSError as error:

@@ -37,8 +37,9 @@ from gdbheap.snapshots.snapshot import take
 from gdbheap.stack_frames import StackFrame
 from gdbheap.targets.core import check_whole
 from gdbheap.targets.process import Preparation, Process, Registers, stopped
-from gdbheap.watching.child import LOST, Child, look_seconds, too_long, usually
+from gdbheap.watching.child import LOST, Child, read_seconds, restore_priority, too_long
 from gdbheap.watching.core_contents import Contents, find_contents, mark_absent
+from gdbheap.watching.old_files import ENDINGS, remove_oldest_actions
 from gdbheap.watching.triggers import Cause
 
 __all__ = ["Actions", "Done", "Request", "check", "run", "save"]
@@ -85,10 +86,15 @@ WRITE = "if 1\n{}set osabi GNU/Linux\ngcore {}\nquit 0\nend\nquit 1\n"
 class Actions:
     """The steps to do, and their limits.
 
-    ``folder``: the folder for the files; ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files to write;
-    ``run``: a command and its arguments; ``run_limit``: seconds after which the command is ended; ``max_stop``: for how
-    many seconds the process may be stopped, once for the heap and once for the core, None for no limit; ``document``: a
-    function that returns the text for --heap and the holders of a heap; ``mode``: the permissions of the files.
+    ``folder``: the folder for the files.
+    ``snapshot`` (with ``blocks``), ``heap``, ``core``: which files to write.
+    ``run``: a command and its arguments, empty for none.
+    ``run_limit``: seconds after which the command is ended.
+    ``max_stop``: for how many seconds the process may be stopped, once for the heap and once for the core; None for no
+    limit.
+    ``document``: a function that returns the text for --heap, and the holders of a heap.
+    ``mode``: the permissions of the files.
+    ``keep``: the number of actions whose files stay in the folder, None for all.
     """
 
     folder: str
@@ -101,16 +107,19 @@ class Actions:
     max_stop: float | None
     document: Callable[[Heap], tuple[str, MainHolders]]
     mode: int = PRIVATE
+    keep: int | None = None
 
 
 @dataclass
 class Done:
-    """The result of the actions on one process: snapshot, heap output, core and command.
+    """The result of one action: the files that it wrote, and the end of its command.
 
-    ``files``: the paths that were written, by kind ("snapshot", "heap", "core"); ``errors``: one line each; ``held``:
-    for how many seconds the process was stopped to read its heap, None if it was not stopped; ``partial``: whether data
-    is missing in the files; ``run``: the command's exit status, negative for a signal, None if it did not run to its
-    end."""
+    ``files``: the paths that were written, by kind ("snapshot", "heap", "core").
+    ``errors``: one line for each failure.
+    ``held``: for how many seconds the process was stopped to read its heap, None if it was not stopped.
+    ``partial``: whether data is missing in the files.
+    ``run``: the command's exit status, negative for a signal, None if it did not run to its end.
+    """
 
     files: dict[str, str] = field(default_factory=dict)
     errors: list[str] = field(default_factory=list)
@@ -144,17 +153,20 @@ def _is_program(name: str) -> bool:
 class Request:
     """The process to act on, and the reason.
 
-    ``prepared``: facts about the process that were read in advance. ``standing``: the registers of threads that another
-    part of gdbheap has stopped; if there are any, the process is not stopped again. ``seconds``: the time limit for
-    reading the heap. ``time``: when the cause occurred, in seconds since 1970. ``stack``: a function that returns the
-    frames of the thread that caused the event, outermost first; it is called once this thread runs on."""
+    ``prepared``: facts about the process that were read in advance, None if there are none.
+    ``standing``: the registers of threads that are already stopped. If there are any, the process is not stopped again.
+    ``seconds``: the time limit for reading the heap.
+    ``time``: when the cause occurred, in seconds since 1970.
+    ``stack``: a function that returns the frames of the thread that caused the action, outermost first. It is slow, so
+    it is called after that thread was released.
+    """
 
     folder: ProcessFolder
     name: str
     cause: Cause
     prepared: Preparation | None = None
     standing: Sequence[Registers] = ()
-    seconds: float = look_seconds(0, 1)
+    seconds: float = read_seconds(0, 1)
     time: float = field(default_factory=time.time)
     stack: Callable[[], list[StackFrame]] = list
 
@@ -166,14 +178,16 @@ class Request:
 def save(actions: Actions, request: Request) -> Done:
     """Write the snapshot, the answer of ``heap`` and the core, as far as ``actions`` requests them. Return the results.
 
-    The files are written one after another."""
+    The files are written one after another. Then the files of old actions are removed (``keep``)."""
     folder, done = request.folder, Done()
     name = _base(request.name, request.pid, request.time, actions.folder)
     base = os.path.join(os.path.abspath(actions.folder), name)
     if actions.snapshot or actions.heap:
-        _look_in_child(lambda: _look(actions, request, base), done, request.seconds)
+        _write_in_child(lambda: _write_heap(actions, request, base), done, request.seconds)
     if actions.core:
-        _core(actions, folder, _path(base, ".core"), done)
+        _core(actions, folder, _path(base, ENDINGS["core"]), done)
+    if actions.keep is not None and done.files:
+        remove_oldest_actions(actions.folder, actions.keep, name)
     return done
 
 
@@ -206,10 +220,10 @@ def _path(base: str, ending: str) -> str:
     return f"{base}{part}{ending}"
 
 
-def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
+def _write_in_child(work: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
     """Read the heap in a child process and add its result to ``done``. The child is ended after ``seconds``."""
     try:
-        child = Child(look)
+        child = Child(work)
     except OSError as error:
         done.errors.append(f"the heap could not be read: {exhausted(error)}")
         return
@@ -222,7 +236,7 @@ def _look_in_child(look: Callable[[], dict[str, Any]], done: Done, seconds: floa
     done.add(Done(errors=[f"the heap was not read: {reason}; the process runs on"]) if found is None else Done(**found))
 
 
-def _look(actions: Actions, request: Request, base: str) -> dict[str, Any]:
+def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]:
     done = Done()
     folder, prepared, standing = request.folder, request.prepared, request.standing
     # Do not copy the memory and release the process early: while it is stopped, it asks for no more memory, and so is
@@ -237,11 +251,11 @@ def _look(actions: Actions, request: Request, base: str) -> dict[str, Any]:
             holders = None
             if actions.heap:
                 text, holders = actions.document(heap)
-                path = _path(base, ".json")
+                path = _path(base, ENDINGS["heap"])
                 write_text(path, f"{text}\n", actions.mode)
                 done.files["heap"] = path
             if actions.snapshot:
-                path = _path(base, ".heap")
+                path = _path(base, ENDINGS["snapshot"])
                 write(path, take(heap, None, actions.blocks, holders), actions.mode)
                 done.files["snapshot"] = path
         done.held, done.partial = process.stopped_seconds, heap.partial
@@ -271,7 +285,8 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
 
 
 def _check_room(contents: Contents, folder: str) -> Contents:
-    """Return ``contents``. Raises UsageError if the disk has no room for a core with this memory, OSError."""
+    """Check that the disk has space for a core with these contents, and return ``contents``. Raises UsageError if the
+    disk has too little space, and OSError if the folder cannot be examined."""
     needed = CORE_NOTES_BYTES + contents.bytes
     number = open_folder(folder)
     try:
@@ -341,13 +356,13 @@ def _close_pipes(gdb: subprocess.Popen[bytes]) -> None:
 
 
 def _be_anybody() -> None:
-    """Restore the priority and the limit of open files that gdbheap had at its start, before another program is run."""
-    usually()
+    """Restore, for another program, the priority and the limit of open files that gdbheap had at its start."""
+    restore_priority()
     open_files.be_usual()
 
 
 def _be_command(signals: Iterable[int]) -> None:
-    """Block only these signals, and be as gdbheap was at its start."""
+    """Block only these signals, and restore the priority and the limit of open files for the command."""
     _be_anybody()
     signal.pthread_sigmask(signal.SIG_SETMASK, signals)
 
@@ -363,10 +378,10 @@ def _be_modest(space: int) -> None:
 
 
 def _is_attached(gdb: subprocess.Popen[bytes], deadline: float | None) -> str:
-    """Wait until gdb has attached or failed to attach. Return what it wrote to standard error.
+    """Wait until gdb has attached or failed to attach. Return what gdb wrote to standard error.
 
-    gdb attaches to a process id, which may now belong to another process. gdb therefore gets its commands, to write the
-    core and to release the process, only later. Raises TimeoutExpired, OSError.
+    By now, the process id may belong to another process. gdb therefore gets the commands that write the core and
+    release the process only later. Raises TimeoutExpired, OSError.
     """
     assert gdb.stdin is not None and gdb.stderr is not None
     said, number = b"", gdb.stderr.fileno()
@@ -411,7 +426,7 @@ def _killed_gdb(gdb: subprocess.Popen[bytes], number: int) -> tuple[ProcessFolde
     another program is pending for that process.
 
     The process id may belong to another process by now, so gdb is stopped while its process is looked up. gdb is killed
-    if it holds no process, or if it waits in the kernel, where it does not react to other signals.
+    if it holds no process. It is also killed if it waits in the kernel, because it reacts to no other signal there.
     """
     held, is_to_stop, is_deaf = None, False, False
     with suppress(OSError):
@@ -444,7 +459,7 @@ def _uninterrupted() -> Iterator[set[int]]:
 
 
 def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> None:
-    """End a process and its process group. gdb first gets a signal that lets it release the process that it holds."""
+    """End a process and its process group. SIGTERM comes first by default, so that gdb can release its process."""
     for number in numbers:
         if process.poll() is not None:
             return
@@ -455,9 +470,9 @@ def _end(process: subprocess.Popen[bytes], numbers: Sequence[int] = PARTING) -> 
 
 
 def _end_group(process: subprocess.Popen[bytes]) -> None:
-    """End a process and its process group, also a member that ignores SIGTERM and outlives the process.
+    """End a process and its process group, including members that ignore SIGTERM and outlive the process.
 
-    The group keeps its id as long as it has a member, so no other group is meant.
+    The group keeps its id as long as it has a member, so the signals reach no other group.
     """
     for number in PARTING:
         deadline = time.monotonic() + COMMAND_SECONDS
@@ -485,7 +500,8 @@ def _is_about_to_stop(folder: ProcessFolder) -> bool:
 def _is_told_to_stop(folder: ProcessFolder) -> bool:
     """Return whether a stop signal is pending that gdb did not send.
 
-    gdb sends its stop signals to single threads, so only signals for the whole process count. Raises OSError.
+    gdb sends its stop signals to single threads, so only signals that wait for the whole process are considered. Raises
+    OSError.
     """
     status = folder.status()
     waiting, handled, ignored = (int(status.get(name, "0"), 16) for name in ("ShdPnd", "SigCgt", "SigIgn"))
@@ -514,8 +530,8 @@ def _variables(request: Request, done: Done) -> dict[str, str]:
 
 
 def run(actions: Actions, request: Request, saved: Done) -> Done:
-    """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the files that were
-    written before."""
+    """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the result of the
+    earlier steps."""
     done, variables = Done(), _variables(request, saved)
     try:
         # A signal that ends gdbheap waits here, because it must not leave the command. Ctrl-C also reaches the watch,

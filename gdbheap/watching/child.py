@@ -16,10 +16,19 @@ from typing import Any, NoReturn
 
 from gdbheap._native import end_with_parent
 
-__all__ = ["LOST", "PARTING_SECONDS", "Child", "EndingChildren", "look_seconds", "too_long", "usually", "wait_for_end"]
+__all__ = [
+    "LOST",
+    "PARTING_SECONDS",
+    "Child",
+    "EndingChildren",
+    "read_seconds",
+    "too_long",
+    "restore_priority",
+    "wait_for_end",
+]
 
 # A read that takes more seconds than this hangs. The time includes the work on a copy after the process was released.
-LOOK_SECONDS = 900.0
+READ_SECONDS = 900.0
 # While one process is read, the others wait. So if processes of several users are watched, the time for a read is
 # limited: to the first number of seconds, plus the second number for each GiB of memory, but at most to the third
 # number.
@@ -38,16 +47,16 @@ USUAL_PRIORITY = os.getpriority(os.PRIO_PROCESS, 0)
 LOST = "the gdbheap process that read the heap was killed, or failed"
 
 
-def look_seconds(size: int, users: int) -> float:
+def read_seconds(size: int, users: int) -> float:
     """Return for how many seconds a process may be read.
 
     ``size``: its RSS in bytes; ``users``: how many users' processes are watched."""
-    return LOOK_SECONDS if users < 2 else min(BESIDE_SECONDS + SECONDS_OF_GIB * size / (1 << 30), MOST_BESIDE)
+    return READ_SECONDS if users < 2 else min(BESIDE_SECONDS + SECONDS_OF_GIB * size / (1 << 30), MOST_BESIDE)
 
 
 def too_long(seconds: float) -> str:
     """Return the reason to print for a read that was ended after this many seconds."""
-    if seconds >= LOOK_SECONDS:
+    if seconds >= READ_SECONDS:
         return "reading took too long"
     why = "processes of other users wait meanwhile (--user=USER watches only the processes of one user)"
     return f"reading took longer than {seconds:.0f} s, and {why}"
@@ -91,7 +100,7 @@ class Child:
         return False
 
     def result(self) -> dict[str, Any] | None:
-        """Return the child's result, once it has written all of it; None if it ended without a result."""
+        """Return the result that the child has written; None if the child ended without a result."""
         with suppress(ValueError):
             found: dict[str, Any] = json.loads(self._said)
             return found
@@ -163,7 +172,7 @@ class EndingChildren:
         self._children[child] = time.monotonic() + PARTING_SECONDS
 
     def turn(self) -> None:
-        """Forget the children that have ended, and kill those that should have."""
+        """Forget the children that have ended, and kill those whose time to end is over."""
         now = time.monotonic()
         self._children = {child: deadline for child, deadline in self._children.items() if not child.is_gone()}
         for child, deadline in self._children.items():
@@ -191,7 +200,7 @@ def _state(pid: int) -> bytes:
     return b""
 
 
-def usually() -> None:
+def restore_priority() -> None:
     """Restore the priority that gdbheap had at its start. Only the wait, and a read when a condition is met, need the
     high priority."""
     with suppress(OSError):

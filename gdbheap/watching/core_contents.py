@@ -37,8 +37,11 @@ _UNREAD = re.compile(r"Memory read failed for corefile section, \d+ bytes at 0x(
 
 
 class Contents(NamedTuple):
-    """The memory of a process that belongs in its core. ``readable``: the ranges that gdb may read; ``zeros``: reserved
-    ranges that contain only zeros, because they were never touched."""
+    """The memory of a process that belongs in its core.
+
+    ``readable``: the ranges that gdb may read.
+    ``zeros``: reserved ranges that contain only zeros, because they were never touched.
+    """
 
     readable: Ranges
     zeros: Ranges
@@ -77,8 +80,8 @@ def _check_tables(process: ProcessFolder, mappings: Mappings) -> None:
     """Raise Unsupported if reading would make the kernel create too many page tables: more than half of the memory that
     is left.
 
-    gdb also reads memory that the process has reserved but never used. The kernel might kill the process because of the
-    page tables for it."""
+    gdb also reads memory that the process has reserved but never used. The page tables for this memory might make the
+    kernel kill the process."""
     absent = sum(max(0, one.size - (one.rss or 0) - (one.swap or 0)) for one in mappings if _is_there(one))
     tables = absent // PAGES_OF_TABLE
     if tables > SMALL and tables > memory_left(process.pid) // 2:
@@ -97,8 +100,11 @@ def _check_answered(process: ProcessFolder, mappings: Mappings) -> None:
 
 
 def _kernel_devices() -> set[str]:
-    """Return the devices of two internal mounts of the kernel, such as "00:0e": that of epoll, event and ring
-    descriptors, and that of huge pages without a file."""
+    """Return the devices of two internal mounts of the kernel, such as "00:0e".
+
+    One mount has anonymous inodes (epoll, eventfd, io_uring), the other one huge pages without a file (hugetlbfs). The
+    kernel itself serves both, so that a read never waits for another program.
+    """
     with closing(select.epoll()) as poll:
         found = {device_name(os.fstat(poll.fileno()).st_dev)}
     try:
@@ -112,7 +118,7 @@ def _kernel_devices() -> set[str]:
 
 
 def mark_absent(path: str, contents: Contents, said: str) -> None:
-    """Truncate each segment of a core at the first address that gdb could not read. From there on gdb wrote zeros.
+    """Truncate each segment of a core at the first address that gdb could not read. After it, gdb wrote only zeros.
 
     ``said``: gdb's messages. Raises NoTarget, Unsupported, OSError.
     """
@@ -127,8 +133,8 @@ def mark_absent(path: str, contents: Contents, said: str) -> None:
 
 
 def _size_read(segment: image.Segment, contents: Contents, unread: Sequence[int]) -> int | None:
-    """Return how many bytes of a segment gdb has read. Return None if it has read all, or if the segment contains only
-    zeros.
+    """Return how many bytes of a segment gdb has read. Return None if gdb has read all bytes, or if the segment
+    contains only zeros.
     """
     start, end = segment.address, segment.address + segment.memory_size
     if containing(contents.zeros, start):

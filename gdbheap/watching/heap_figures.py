@@ -1,8 +1,8 @@
-"""Read the heaps of watched processes repeatedly, for figures that the kernel does not have, such as bytes in use and
-free bytes.
+"""Read the heaps of watched processes repeatedly.
 
-Each read stops its process while its memory is copied. Only one read is made at a time, in a child process, and gdbheap
-continues to watch meanwhile. The last figures are kept until the next read.
+The heaps give figures that the kernel does not have, such as bytes in use and free bytes. Each read stops its process
+while its memory is copied. Only one read is made at a time, in a child process, and gdbheap continues to watch
+meanwhile. The last figures are kept until the next read.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from gdbheap.answers.pins import keeps
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import exhausted, one_line, reason_of
+from gdbheap.errors import exhausted, own_line, reason_of
 from gdbheap.first_page.ledger import ledger
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder
@@ -28,14 +28,14 @@ from gdbheap.watching.child import (
     PARTING_SECONDS,
     Child,
     EndingChildren,
-    look_seconds,
+    read_seconds,
+    restore_priority,
     too_long,
-    usually,
     wait_for_end,
 )
 from gdbheap.watching.memory_readings import ProcessMemory
 
-__all__ = ["Figures", "HeapReader", "WatchedHeap", "figures_of"]
+__all__ = ["HeapFigures", "HeapReader", "WatchedHeap", "figures_of"]
 
 # The largest share of the time for which a process may be stopped, and for which gdbheap may compute on one processor.
 STOP_SHARE, WORK_SHARE = 0.01, 0.1
@@ -45,14 +45,17 @@ FIRST_PAUSE = 1.0
 
 
 @dataclass(frozen=True)
-class Figures:
+class HeapFigures:
     """The figures of one read of a heap, in bytes; None if unknown.
 
-    ``resident``, ``proportional`` (PSS) and ``swapped`` are the kernel's figures. ``used`` and ``free``, their resident
-    parts, ``trimmable`` and ``kept`` (by id) are those of the answer of ``heap``. ``pinned``: what would be freed if
-    the blocks that pin pages were removed. ``lines``: the resident bytes of each line of the ledger, by id;
-    ``findings``: the bytes of each finding, by id. ``partial``: whether data is missing; ``held``: for how many seconds
-    the process was stopped.
+    ``resident``, ``proportional`` (PSS), ``swapped``: the kernel's figures.
+    ``used``, ``free``, their resident parts, ``trimmable``, ``kept``: the figures in the answer of ``heap``. ``kept``
+    has free bytes by the reason why they are not returned.
+    ``pinned``: what would be freed if the blocks that pin pages were removed.
+    ``lines``: the resident bytes of each line of the ledger, by id.
+    ``findings``: the bytes of each finding, by id.
+    ``partial``: whether data is missing.
+    ``held``: for how many seconds the process was stopped.
     """
 
     resident: int | None = None
@@ -75,16 +78,18 @@ class Figures:
 class WatchedHeap:
     """The facts about a watched process.
 
-    ``figures``: the figures of the last successful read; ``time``: the time of that read, in seconds since 1970;
-    ``looks``: the number of reads; ``errors``: the number of failed reads; ``reason``: why the last read failed, "" if
-    it succeeded; ``held``: for how many seconds in total reads and actions have stopped the process.
+    ``figures``, ``time``: the figures of the last successful read, and its time in seconds since 1970; None before the
+    first.
+    ``reads``, ``errors``: the number of reads, and of failed reads.
+    ``reason``: why the last read failed, "" if it succeeded.
+    ``held``: for how many seconds in total reads and actions have stopped the process.
     """
 
     pid: int
     name: str
-    figures: Figures | None = None
+    figures: HeapFigures | None = None
     time: float | None = None
-    looks: int = 0
+    reads: int = 0
     errors: int = 0
     reason: str = ""
     held: float = 0.0
@@ -92,8 +97,11 @@ class WatchedHeap:
 
 
 class _Current(NamedTuple):
-    """The read in progress: the process that is read, the child that reads it, when the read began
-    (``time.monotonic``), and how many seconds it may take."""
+    """The read in progress.
+
+    The fields are the process that is read, the child that reads it, when the read began (``time.monotonic``), and how
+    many seconds it may take.
+    """
 
     pid: int
     child: Child
@@ -102,12 +110,15 @@ class _Current(NamedTuple):
 
 
 class HeapReader:
-    """Reads the heap of each process every ``every`` seconds (None: never), or less often if that takes too much time
-    of the process or of gdbheap. A failed read is repeated soon; after each further failure, the wait becomes longer.
+    """Reads the heap of each watched process from time to time, each in a child process.
 
-    ``limit``: the most seconds for which a process is stopped, None for no limit. ``leaving``: the children that are
-    ending. ``seen``: the results, by process id; ``gone``: the counts of ended processes, by name and service. Another
-    thread may read ``seen`` and ``gone``."""
+    ``every``: the seconds between two reads of a process, None for no reads. Reads are rarer if they take too much time
+    of the process or of gdbheap. A failed read is repeated soon; after each further failure, the wait becomes longer.
+    ``limit``: the most seconds for which a process is stopped, None for no limit.
+    ``leaving``: the children that are ending.
+    ``seen``: the results, by process id; another thread may read it.
+    ``gone``: the counts of ended processes, by name and service; another thread may read it.
+    """
 
     def __init__(self, every: float | None, limit: float | None, leaving: EndingChildren | None = None) -> None:
         self.every, self.limit = every, limit
@@ -133,12 +144,18 @@ class HeapReader:
         return None if self._current is None else self._current.child.descriptor
 
     def begin(self, folder: ProcessFolder, name: str, user: int, groups: bytes = b"") -> None:
-        """Add a process to those whose heaps are read. ``user``: the id of the user who started it; ``groups``: its
-        control groups, as the kernel's text."""
+        """Add a process whose heap is to be read. ``user``: the id of the user who started it; ``groups``: its control
+        groups, as the kernel's text."""
         pid = folder.pid
         self._users[pid] = user
         self.seen[pid], self._due[pid] = WatchedHeap(pid, name, service=service_of(groups)), 0.0
         self._folders[pid] = folder
+
+    def rename(self, pid: int, name: str, groups: bytes) -> None:
+        """Store the new name and control groups of a process that runs another program or moved to another group."""
+        seen = self.seen.get(pid)
+        if seen is not None:
+            self.seen[pid] = replace(seen, name=name, service=service_of(groups))
 
     def forget(self, pid: int) -> None:
         """Forget a process that has ended, and abandon its read if one is in progress."""
@@ -159,7 +176,7 @@ class HeapReader:
         before = self.gone.pop(key, WatchedHeap(0, *key[:1], service=seen.service))
         if any((one.name, one.service) == key for one in self.seen.values()):
             self.gone[key] = replace(
-                before, looks=before.looks + seen.looks, errors=before.errors + seen.errors,
+                before, reads=before.reads + seen.reads, errors=before.errors + seen.errors,
                 held=before.held + seen.held,
             )  # fmt: skip
 
@@ -180,8 +197,8 @@ class HeapReader:
     def turn(self, is_ready: bool, may_start: bool = True) -> Iterator[tuple[int, str]]:
         """Process the result of the current read, or start the next read, if that is due and ``may_start``.
 
-        ``is_ready``: ``descriptor`` is readable. If a read failed, yield the process id and the reason, unless the
-        reason is the same as last time, or the process has ended."""
+        ``is_ready``: ``descriptor`` is readable. If a read failed, yield the process id and the reason. Yield nothing
+        if the reason is the same as last time, or if the process has ended."""
         now = time.monotonic()
         current = self._current
         if current is not None and (is_ready or now >= self.due):
@@ -200,7 +217,7 @@ class HeapReader:
         elif "reason" in found:
             yield from self._failed(current.pid, found["reason"], now - current.began)
         else:
-            self._succeeded(current, Figures(**found), now)
+            self._succeeded(current, HeapFigures(**found), now)
 
     def _start(self, pid: int) -> Iterator[tuple[int, str]]:
         folder, limit, leaving = self._folders[pid], self.limit, self.leaving.pids
@@ -209,13 +226,13 @@ class HeapReader:
         except OSError as error:
             yield from self._failed(pid, str(exhausted(error)))
             return
-        seconds = look_seconds(_size(folder), len(set(self._users.values())))
+        seconds = read_seconds(_size(folder), len(set(self._users.values())))
         self._current = _Current(pid, child, time.monotonic(), seconds)
 
-    def _succeeded(self, current: _Current, figures: Figures, now: float) -> None:
+    def _succeeded(self, current: _Current, figures: HeapFigures, now: float) -> None:
         before, held = self.seen[current.pid], figures.held or 0.0
         self.seen[current.pid] = replace(
-            before, figures=figures, time=time.time(), looks=before.looks + 1, reason="", held=before.held + held
+            before, figures=figures, time=time.time(), reads=before.reads + 1, reason="", held=before.held + held
         )
         pause = max(self.every or 0.0, held / STOP_SHARE, (now - current.began) / WORK_SHARE)
         self._due[current.pid] = current.began + pause
@@ -226,7 +243,7 @@ class HeapReader:
             self._due[pid] = math.inf
             return
         before = self.seen[pid]
-        self.seen[pid] = replace(before, looks=before.looks + 1, errors=before.errors + 1, reason=reason)
+        self.seen[pid] = replace(before, reads=before.reads + 1, errors=before.errors + 1, reason=reason)
         pause = max(FIRST_PAUSE, min(self.every or 0.0, 2 * self._pauses.get(pid, 0.0)))
         self._pauses[pid] = pause
         self._due[pid] = time.monotonic() + max(pause, took / WORK_SHARE)
@@ -246,7 +263,7 @@ def _size(folder: ProcessFolder) -> int:
     return 0
 
 
-def figures_of(heap: Heap) -> Figures:
+def figures_of(heap: Heap) -> HeapFigures:
     """Return the figures of a heap. The figures are the same as in the answers of ``heap`` and ``pins``."""
     found = ledger(heap)
     summary = found.summary
@@ -255,8 +272,8 @@ def figures_of(heap: Heap) -> Figures:
     for finding in found.findings:
         findings[finding.id] = findings.get(finding.id, 0) + finding.bytes
     if summary is None:
-        return Figures(found.rss.bytes, None, found.rss.swapped, lines=lines, findings=findings)
-    return Figures(
+        return HeapFigures(found.rss.bytes, None, found.rss.swapped, lines=lines, findings=findings)
+    return HeapFigures(
         found.rss.bytes, None, found.rss.swapped, summary.used, summary.used_resident, summary.free,
         summary.free_resident, found.trim, keeps(heap), {row.id: row.bytes for row in summary.kept}, lines, findings,
     )  # fmt: skip
@@ -267,7 +284,7 @@ def _said(folder: ProcessFolder, limit: float | None, leaving: Sequence[int]) ->
     its heap.
 
     Return the heap's figures as a dict or, if they cannot be read, the reason under the key "reason"."""
-    usually()
+    restore_priority()
     wait_for_end(leaving, PARTING_SECONDS)
     try:
         with stopped(folder, limit, copies=True) as process:
@@ -282,4 +299,4 @@ def _said(folder: ProcessFolder, limit: float | None, leaving: Sequence[int]) ->
         share = None if exact is None else exact.pss
         return vars(replace(figures, proportional=share, partial=heap.partial, held=process.stopped_seconds))
     except (Exception, KeyboardInterrupt) as error:
-        return {"reason": one_line(reason_of(error))}
+        return {"reason": own_line(reason_of(error))}

@@ -29,7 +29,7 @@ RAISES = "PyErr_NoMemory"
 
 
 class MemoryErrors:
-    """Catches the MemoryErrors of a process, from ``start`` on. A thread that raises one is stopped for at most
+    """Catches the MemoryErrors of a process after ``start``. A thread that raises a MemoryError is stopped for at most
     ``limit`` seconds.
 
     ``preparation``: facts about the process, read before gdbheap traces it, because afterwards another tracer could not
@@ -47,8 +47,8 @@ class MemoryErrors:
         self._hit: Hit | None = None
 
     def start(self) -> None:
-        """Change the process's code so that MemoryErrors are caught. Raises GdbheapError. Call ``end`` even if this is
-        interrupted."""
+        """Change the process's code so that MemoryErrors are caught. Raises GdbheapError. Call ``end`` even if
+        ``start`` is interrupted."""
         self._follower: Follower = self._followed.enter_context(self._following).follower
 
     def waker(self) -> Waker:
@@ -56,7 +56,7 @@ class MemoryErrors:
         return Waker(MEMORY_ERROR, self._follower.descriptor, select.POLLIN, is_counter=True)
 
     def standing(self) -> list[Registers]:
-        """Return the registers of the thread that is now stopped at a MemoryError; empty if no thread is."""
+        """Return the registers of the thread that is now stopped at a MemoryError; [] if no thread is stopped."""
         self._hit = self._hit or self._follower.next(0)
         if self._hit is None:
             return []
@@ -67,7 +67,7 @@ class MemoryErrors:
 
     def stack(self) -> Callable[[], list[StackFrame]]:
         """Capture the stack of the thread that is stopped at a MemoryError. Return a function that returns its frames,
-        outermost first. This function reads symbol tables, so the thread should run on before (``go_on``).
+        outermost first. This function reads symbol tables, so release the thread first (``go_on``).
         """
         captured = None if self._hit is None else self._stacks.capture_registers(self._hit.registers)
         return lambda: [] if captured is None else list(self._stacks.name(captured))

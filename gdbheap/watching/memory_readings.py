@@ -15,6 +15,7 @@ from pathlib import Path
 
 from gdbheap._native import Descriptor
 from gdbheap.dataclass import dataclass
+from gdbheap.host.cgroup import OWN_EVENTS
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC, ProcessFolder, kib, parse_status
 from gdbheap.watching.triggers import Reading
@@ -38,7 +39,6 @@ class _OpenFile:
 
     @property
     def descriptor(self) -> int:
-        """The number of the file's descriptor."""
         return self._file.number
 
     def read(self) -> bytes:
@@ -100,9 +100,10 @@ _V1 = _Names(
 class GroupMemory:
     """The memory of a control group, including the groups below it. Raises OSError if it has no memory controller.
 
-    ``is_exact``: subtract the reclaimable memory at each reading, not only near the limit."""
+    ``is_exact``: subtract the reclaimable memory at each reading, not only near the limit. ``is_own``: report only the
+    events of the group itself. Otherwise a group above many services would report the events of each service."""
 
-    def __init__(self, folder: Path, is_exact: bool = False) -> None:
+    def __init__(self, folder: Path, is_exact: bool = False, is_own: bool = False) -> None:
         self.folder, self.is_exact = folder, is_exact
         self.is_first_version = not (folder / _V2.used).exists()
         self._names = _V1 if self.is_first_version else _V2
@@ -110,7 +111,10 @@ class GroupMemory:
         self._limits = [_OpenFile(str(folder / name)) for name in self._names.limits if (folder / name).exists()]
         self._statistics = _OpenFile(str(folder / "memory.stat"))
         self._events = _OpenFile(str(folder / self._names.events))
-        self._counts = self._count()
+        is_own = is_own and (folder / OWN_EVENTS).exists()
+        self._own_events = _OpenFile(str(folder / OWN_EVENTS)) if is_own else self._events
+        self._kills = self._count(self._events).get(b"oom_kill")
+        self._counts = self._count(self._own_events)
 
     @property
     def events(self) -> int:
@@ -122,6 +126,8 @@ class GroupMemory:
     def name(self) -> str:
         """The group's name as in ``/proc/PID/cgroup``, or its folder if it is not below the usual mount point."""
         root = Path(CGROUPS, "memory") if self.is_first_version else Path(CGROUPS)
+        if self.folder == root:
+            return "/"
         return f"/{self.folder.relative_to(root)}" if root in self.folder.parents else str(self.folder)
 
     @property
@@ -129,7 +135,7 @@ class GroupMemory:
         """The number of processes that the kernel had killed in the group by the last reading; None if the kernel does
         not count them.
         """
-        return self._counts.get(b"oom_kill")
+        return self._kills
 
     @property
     def limit(self) -> int | None:
@@ -140,7 +146,9 @@ class GroupMemory:
         return least if least < UNLIMITED else None
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Return the group's current memory. Raises OSError if the group no longer exists."""
+        """Return a reading of the group's current memory. Reclaimable memory is subtracted near the limit, or always if
+        ``is_exact``. Raises OSError if the group no longer exists.
+        """
         used, limit = _number(self._used.read()), self.limit
         near = limit is not None and used >= NEAR_SHARE * limit
         size = max(0, used - self._reclaimable()) if near or self.is_exact else used
@@ -150,17 +158,18 @@ class GroupMemory:
         fields = dict(line.partition(b" ")[::2] for line in self._statistics.read().splitlines())
         return sum(_number(fields.get(name.encode(), b"0")) for name in self._names.statistics)
 
-    def _count(self) -> dict[bytes, int]:
+    def _count(self, file: _OpenFile) -> dict[bytes, int]:
         """Return how often the group ran out of memory ("oom") and a process was killed ("oom_kill"). A count that the
         kernel does not report is left out.
         """
-        pairs = (line.split() for line in self._events.read().splitlines())
+        pairs = (line.split() for line in file.read().splitlines())
         return {pair[0]: _number(pair[1]) for pair in pairs if len(pair) == 2 and pair[0] in (b"oom", b"oom_kill")}
 
     def _news(self) -> frozenset[str]:
         """Return the names of the counts that have risen since the last reading."""
-        now, before = self._count(), self._counts
+        now, before = self._count(self._own_events), self._counts
         self._counts = now
+        self._kills = self._count(self._events).get(b"oom_kill")
         return frozenset(name.decode() for name, count in now.items() if count > before.get(name, 0))
 
 
@@ -179,7 +188,7 @@ class MachineMemory:
         return self.read(0).limit
 
     def read(self, time: float, fired: frozenset[str] = frozenset()) -> Reading:
-        """Return the machine's current memory. Raises OSError."""
+        """Return a reading of the machine's memory: MemTotal minus MemAvailable. Raises OSError."""
         fields = parse_status(self._file.read())
         whole, left = (kib(fields.get(name)) or 0 for name in ("MemTotal", "MemAvailable"))
         return Reading(time, whole - left, whole - left, whole or None, fired)
@@ -187,12 +196,13 @@ class MachineMemory:
 
 def groups_of(process: str) -> list[GroupMemory]:
     """Return the control groups of a process that account for memory, nearest first. ``process``: its folder below
-    /proc."""
+    /proc. The nearest group also reports the events of the groups below it; the other groups report only their own."""
     return _with_memory(group_folders(process, "memory"))
 
 
 def groups_above(folder: Path) -> list[GroupMemory]:
-    """Return a control group and all groups above it that account for memory, nearest first."""
+    """Return a control group and all groups above it that account for memory, nearest first. The nearest group also
+    reports the events of the groups below it; the other groups report only their own."""
     above = (place for place in (folder, *folder.parents) if Path(CGROUPS) in place.parents or CGROUPS == str(place))
     return _with_memory(above)
 
@@ -206,10 +216,10 @@ def group_at(folders: Iterable[Path], is_exact: bool) -> GroupMemory | None:
 
 
 def _with_memory(folders: Iterable[Path]) -> list[GroupMemory]:
-    found = []
+    found: list[GroupMemory] = []
     for folder in folders:
         with suppress(OSError):
-            found.append(GroupMemory(folder))
+            found.append(GroupMemory(folder, is_own=bool(found)))
     return found
 
 

@@ -1,5 +1,5 @@
-"""The events that a watch reports. The option --json prints each event as one line, whose keys are the names of the
-event's fields.
+"""The events that a watch reports. With --json, each event is printed as one line, whose keys are the names of its
+fields.
 """
 
 from __future__ import annotations
@@ -10,14 +10,17 @@ from gdbheap.dataclass import dataclass
 from gdbheap.stack_frames import StackFrame
 from gdbheap.watching.triggers import Cause
 
-__all__ = ["Event", "Limit"]
+__all__ = ["WatchMessage", "Limit"]
 
 
 @dataclass(frozen=True)
 class Limit:
-    """A memory limit that is watched. ``limit``: its bytes; ``mark``: the bytes at which the watch acts.
+    """A memory limit that is watched.
 
-    ``is_ours``: whether gdbheap itself is in this control group."""
+    ``limit``: the limit in bytes.
+    ``mark``: the bytes at which the watch acts.
+    ``is_ours``: whether gdbheap itself is in this control group.
+    """
 
     cgroup: str
     limit: int
@@ -26,16 +29,24 @@ class Limit:
 
 
 @dataclass(frozen=True)
-class Event:
-    """An event of a watch.
+class WatchMessage:
+    """An event of a watch. ``event`` has one of these values.
 
-    ``event`` is its kind. "began": a process is watched from now on; "ended": it has ended, with ``exit_status``
-    (negative for a signal, None if unknown); ``oom``: whether the kernel's OOM killer was active at that time;
-    "nobody": no process matches yet; "unreadable": the memory of the processes ``pids`` cannot be read; "killed": the
-    kernel killed a process of ``cgroup``; "unseen": the process's MemoryErrors cannot be caught; "unrestored": the
-    process's code is still changed; "missed": a read of the process's heap failed; "left-out": the processes ``pids``
-    are wanted but cannot be watched; "serving": metrics are served at ``url``; "acted": the steps were done; "end": the
-    watch is over, for the reason ``why_ended``: "count", "ended" (all processes), "duration" or "asked"."""
+    "began": a process is watched from now on.
+    "ended": it has ended, with ``exit_status`` (negative for a signal, None if unknown). ``oom``: whether the kernel's
+    OOM killer was active at that time.
+    "nobody": no process matches yet.
+    "unreadable": the memory of the processes ``pids`` cannot be read.
+    "killed": the kernel killed a process of ``cgroup``.
+    "unseen": the process's MemoryErrors cannot be caught.
+    "unrestored": the process's code is still changed.
+    "missed": a read of the process's heap failed.
+    "left-out": the processes ``pids`` match but cannot be watched.
+    "lost": lines were not printed, because nothing read them.
+    "serving": metrics are served at ``url``.
+    "acted": the steps were done.
+    "end": the watch is over, for the reason ``why_ended``: "count", "ended" (all processes), "duration" or "asked".
+    """
 
     event: str
     time: float
@@ -61,5 +72,5 @@ class Event:
 
     @property
     def ok(self) -> bool:
-        """Whether no step failed."""
+        """Whether no step of the action failed."""
         return not self.failed

@@ -13,7 +13,7 @@ from typing import Optional
 
 from gdbheap import __version__
 from gdbheap.dataclass import dataclass
-from gdbheap.watching.heap_figures import Figures, WatchedHeap
+from gdbheap.watching.heap_figures import HeapFigures, WatchedHeap
 from gdbheap.watching.watcher import GroupState
 
 __all__ = ["COUNTER", "GAUGE", "METRICS", "Metric", "Now"]
@@ -32,11 +32,15 @@ Values = Iterable[tuple[tuple[str, ...], Optional[float]]]
 class Now:
     """The state of a watch, which the metrics describe.
 
-    ``processes``: each process with its current RSS in bytes; ``ended``: how many processes have ended; ``acted``,
-    ``failed``: how often the watch acted, and how often something failed; ``killed``: how many processes the OOM killer
-    killed; ``scan_age``: how many seconds ago processes were last searched for; ``groups``: the memory of their control
-    groups and of the machine. ``is_summed``: whether to sum the processes of a service; ``gone``: for each service, the
-    counts of its processes that have ended."""
+    ``processes``: each process with its current RSS in bytes.
+    ``ended``: how many processes have ended.
+    ``acted``, ``failed``: how often the watch acted, and how often something failed.
+    ``killed``: how many processes the OOM killer killed.
+    ``scan_age``: how many seconds ago processes were last searched for.
+    ``groups``: the memory of the processes' control groups and of the machine.
+    ``is_summed``: whether to sum the processes of a service.
+    ``gone``: for each service, the counts of its processes that have ended.
+    """
 
     processes: Sequence[tuple[WatchedHeap, int]]
     ended: int = 0
@@ -53,8 +57,9 @@ class Now:
 class Metric:
     """A metric and how to compute it.
 
-    ``kind``: GAUGE or COUNTER; ``values``: returns pairs of the labels' values and the metric's value, which is None if
-    unknown; ``combine``: merges the values of several processes into one.
+    ``kind``: GAUGE or COUNTER.
+    ``values``: a function that returns pairs: the values of the labels, and the metric's value (None if unknown).
+    ``combine``: merges the values of several processes into one.
     """
 
     name: str
@@ -72,8 +77,8 @@ class Metric:
         return now.is_summed and self.labels[: len(OF_PROCESS)] == OF_PROCESS
 
     def rows(self, now: Now) -> Iterator[tuple[tuple[str, ...], float]]:
-        """Yield the known values, each after the values of its labels. If the metric is summed, combine the values of
-        all processes of a service.
+        """Yield (the labels' values, the metric's value) for each known value. If the metric is summed, the values of
+        all processes of a service are combined.
         """
         if not self._is_summed(now):
             yield from ((labels, float(value)) for labels, value in self.values(now) if value is not None)
@@ -109,12 +114,12 @@ def _of_process(
     return Metric(name, meaning, kind, OF_PROCESS, rows, combine)
 
 
-def _of_look(name: str, meaning: str, value: Callable[[Figures], float | None], combine: Combine = sum) -> Metric:
+def _of_look(name: str, meaning: str, value: Callable[[HeapFigures], float | None], combine: Combine = sum) -> Metric:
     figure = lambda seen: None if seen.figures is None else value(seen.figures)  # noqa: E731
     return _of_process(name, meaning, GAUGE, figure, combine)
 
 
-def _by_id(name: str, meaning: str, label: str, values: Callable[[Figures], Mapping[str, int]]) -> Metric:
+def _by_id(name: str, meaning: str, label: str, values: Callable[[HeapFigures], Mapping[str, int]]) -> Metric:
     def rows(now: Now) -> Iterator[tuple[tuple[str, ...], float]]:
         for seen, _ in now.processes:
             found = {} if seen.figures is None else values(seen.figures)
@@ -156,7 +161,7 @@ METRICS = (
              lambda found: found.held, max),
     _of_process("gdbheap_look_timestamp_seconds", "Time when the heap was last read, in seconds since 1970.", GAUGE,
                 lambda seen: seen.time, min),
-    _of_process("gdbheap_looks_total", "Number of readings of the heap.", COUNTER, lambda seen: seen.looks),
+    _of_process("gdbheap_looks_total", "Number of readings of the heap.", COUNTER, lambda seen: seen.reads),
     _of_process("gdbheap_look_errors_total", "Number of readings of the heap that failed.", COUNTER,
                 lambda seen: seen.errors),
     _of_process("gdbheap_stopped_seconds_total", "Seconds for which readings and actions of the watch stopped the"

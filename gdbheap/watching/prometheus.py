@@ -1,9 +1,9 @@
 """Serve the metrics of a watch to Prometheus, with Prometheus's client library.
 
 The standard library's HTTP server runs the client library's WSGI application. The server answers a few requests at a
-time, each for a few seconds at most, and drops the oldest request if others wait. The server accepts only requests for
-its own host names. Otherwise a foreign web page could make a browser connect to it under another name (DNS rebinding).
-The only figure of a process that is read for a request is RSS."""
+time, each for a few seconds at most. If more requests wait, it drops the oldest request. The server accepts only
+requests for its own host names. Otherwise a foreign web page could make a browser connect to it under another name (DNS
+rebinding). For a request, only the RSS of each process is read."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from gdbheap.watching.metrics import COUNTER, METRICS, Metric, Now
 if TYPE_CHECKING:
     from prometheus_client.metrics_core import Metric as Family
 
-__all__ = ["Address", "Names", "Server", "address_of", "is_loopback"]
+__all__ = ["Address", "HostNames", "Server", "address_of", "is_loopback"]
 
 LOOPBACK, LOCALHOST = "127.0.0.1", "localhost"
 HIGHEST_PORT = 65535
@@ -64,10 +64,10 @@ def is_loopback(host: str) -> bool:
     return ipaddress.ip_address(host.partition("%")[0]).is_loopback
 
 
-class Names:
-    """The host names that a request may name (``Host``).
+class HostNames:
+    """The hosts that a request may name (``Host``).
 
-    They are the address at which the server listens (any address if it listens at all addresses), this machine's
+    These are the address at which the server listens (any address if it listens at all addresses), this machine's
     loopback addresses, localhost, and ``others``.
     """
 
@@ -112,7 +112,7 @@ class Server:
     def __init__(self, address: Address, now: Callable[[], Now], names: Iterable[str] = ()) -> None:
         application = _application(now)
         self._http = _listening(address)
-        self._http.set_app(_for(Names(self.address.host, [address.host, *names]), application))
+        self._http.set_app(_for(HostNames(self.address.host, [address.host, *names]), application))
         # A child process that reads a heap must not keep the port open if gdbheap is killed.
         os.register_at_fork(after_in_child=self._http.socket.close)
         Thread(target=self._http.serve_forever, name="metrics", daemon=True).start()
@@ -139,7 +139,7 @@ class Server:
         self._http.server_close()
 
 
-def _for(names: Names, application: Any) -> Any:
+def _for(names: HostNames, application: Any) -> Any:
     """Return ``application`` wrapped so that it refuses requests for hosts that are not in ``names``."""
 
     def checked(environ: dict[str, Any], start_response: Callable[..., Any]) -> Iterable[bytes]:
@@ -298,7 +298,7 @@ def _application(now: Callable[[], Now]) -> Any:
         return found
 
     class Collector:
-        """Collects the current values of all metrics."""
+        """Computes the current values of all metrics for Prometheus's client library, once for each request."""
 
         def collect(self) -> Iterator[Family]:
             state = now()

@@ -34,9 +34,11 @@ MEMORY_ERROR: Final = "memory-error"
 class Reading:
     """The size of a memory at one moment.
 
-    ``time``: seconds on a clock that is never set back; ``size``: bytes that cannot be reclaimed (for a process its
-    RSS); ``used``: bytes including reclaimable memory; ``limit``: in bytes, None for no limit; ``fired``: the names of
-    the wakers that reported an event since the last reading.
+    ``time``: seconds on a monotonic clock.
+    ``size``: bytes that cannot be reclaimed; for a process its RSS.
+    ``used``: bytes including reclaimable memory.
+    ``limit``: the limit in bytes, None for no limit.
+    ``fired``: the names of the wakers that reported an event since the last reading.
     """
 
     time: float
@@ -48,12 +50,16 @@ class Reading:
 
 @dataclass(frozen=True)
 class Cause:
-    """The reason to act now.
+    """The condition that made ``watch`` act. ``kind`` has one of these values.
 
-    ``kind`` is one of these. "rss": the memory is above ``bound``; "grows": it grew by more than ``bound`` in
-    ``seconds``; "limit": it is near its limit; "soon": it will reach its limit in ``seconds``; "pressure": it is full,
-    and programs wait for memory; "oom": the kernel is out of memory and chooses a process to kill; "memory-error":
-    Python raises MemoryError."""
+    "rss": the memory is above ``bound``.
+    "grows": it grew by more than ``bound`` in ``seconds``.
+    "limit": it is near its limit.
+    "soon": it will reach its limit in ``seconds``.
+    "pressure": it is full, and programs wait for memory.
+    "oom": the kernel is out of memory and chooses a process to kill.
+    "memory-error": Python raises MemoryError.
+    """
 
     kind: Literal["rss", "grows", "limit", "soon", "pressure", "oom", "memory-error"]
     bytes: int
@@ -70,11 +76,11 @@ class Trigger(Protocol):
     is in the reading's ``fired``."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause to act now; None if the condition is not met."""
+        """Return the cause for which to act now; None if the condition is not met."""
 
     def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the condition can be met, if the memory grows at the fastest possible
-        rate.
+        """Return the smallest number of seconds until the condition can be met, if the memory grows at the fastest
+        possible rate.
         """
 
 
@@ -82,11 +88,10 @@ class MemoryErrorTrigger:
     """The condition that Python raises a MemoryError."""
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the waker for MemoryErrors fired, else None."""
         return Cause(MEMORY_ERROR, reading.size, 0) if MEMORY_ERROR in reading.fired else None
 
     def patience(self, reading: Reading) -> float:
-        """Return NEVER, because polling cannot show this condition: only its waker reports it."""
+        """Return NEVER: only a waker can report this condition, polling cannot."""
         return NEVER
 
 
@@ -97,18 +102,17 @@ class AboveSize:
     bound: int
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the size is above the bound, else None."""
         return Cause("rss", reading.size, self.bound, limit=reading.limit) if reading.size > self.bound else None
 
     def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the size can be above the bound."""
         return _time_to(self.bound, reading.size)
 
 
 @dataclass
 class Grows:
-    """The condition that a memory has grown by more than ``bound`` bytes, compared with the least size within the last
-    ``seconds``."""
+    """The condition that a memory has grown by more than ``bound`` bytes, compared with the smallest size within the
+    last ``seconds``.
+    """
 
     bound: int
     seconds: float
@@ -117,7 +121,6 @@ class Grows:
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the memory grew by more than the bound, else None."""
         self._forget(reading)
         while self._least and self._least[-1][1] >= reading.size:
             self._least.pop()
@@ -129,7 +132,6 @@ class Grows:
         return Cause("grows", reading.size, self.bound, max(reading.time - since, 0.0), reading.limit)
 
     def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the memory can have grown by more than the bound."""
         least = self._least[0][1] if self._least else reading.size
         return _time_to(least + self.bound, reading.size)
 
@@ -145,7 +147,7 @@ class RateTrigger:
     _recent: deque[tuple[float, int]] = field(default_factory=deque, init=False)
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Store the reading, and return None, because there is no condition."""
+        """Store the reading, from which the growth rate is computed. Return None, because there is no condition."""
         while len(self._recent) > 1 and reading.time - self._recent[0][0] > RATE_SECONDS:
             self._recent.popleft()
         if not self._recent or reading.time - self._recent[-1][0] >= RATE_SECONDS / WINDOW_PARTS:
@@ -170,18 +172,18 @@ class RateTrigger:
 
 @dataclass
 class NearLimit(RateTrigger):
-    """The condition that memory is about to run out.
+    """The condition that memory is about to run out. One of these cases suffices.
 
-    The condition is met in four cases: the size reaches ``share`` of the limit; at the current growth rate it reaches
-    the limit within ``within`` seconds; the memory is full and programs wait for it; the kernel reports that it is out
-    of memory.
+    - The size reaches ``share`` of the limit.
+    - At the current growth rate, the size reaches the limit within ``within`` seconds.
+    - The memory is full, and programs wait for it.
+    - The kernel reports that it is out of memory.
     """
 
     share: float = 0.9
     within: float = 2.0
 
     def judge(self, reading: Reading) -> Cause | None:
-        """Return the cause if the memory is near its limit, else None."""
         super().judge(reading)
         if "oom" in reading.fired:
             return Cause("oom", reading.size, reading.limit or 0, limit=reading.limit)
@@ -198,7 +200,6 @@ class NearLimit(RateTrigger):
         return None
 
     def patience(self, reading: Reading) -> float:
-        """Return the fewest seconds until the memory can be near its limit."""
         return NEVER if reading.limit is None else _time_to(int(reading.limit * self.share), reading.size)
 
 
@@ -206,9 +207,10 @@ class NearLimit(RateTrigger):
 class Bounds:
     """The limits for the number of actions.
 
-    ``count``: how many actions for each user's processes (None: no limit), so that one user's processes do not use up
-    the actions for another user's; ``again``: the least seconds between two actions on the same process; ``acted``: the
-    number of actions so far.
+    ``count``: the most actions on the processes of one user, None for no limit. Each user has this number, so that one
+    user's processes cannot use up the actions of another user.
+    ``again``: the fewest seconds between two actions on the same process.
+    ``acted``: the number of actions so far.
     """
 
     count: int | None = 1
@@ -218,10 +220,9 @@ class Bounds:
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
-        """Return whether all actions are used up, for ``users`` and for all users on whose processes the watch has
-        acted.
-
-        Before the first action, return False."""
+        """Return whether no action is left for any of ``users``, and for any other user on whose processes the watch
+        has acted. Return False before the first action.
+        """
         return bool(self._by_user) and not any(map(self._is_left, {*self._by_user, *users}))
 
     def _is_left(self, user: int | None) -> bool:

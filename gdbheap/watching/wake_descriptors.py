@@ -30,8 +30,11 @@ EVENTFD_FLAGS = os.O_CLOEXEC | os.O_NONBLOCK
 class Waker:
     """A descriptor that ends a wait, and the event that it reports.
 
-    ``name``: the name of the event; ``mask``: the events of poll(2) to wait for; ``is_counter``: whether the descriptor
-    must be read to reset it; ``owner``: set if the descriptor is closed together with the waker."""
+    ``name``: the name of the event.
+    ``mask``: the events of poll(2) to wait for.
+    ``is_counter``: whether the descriptor must be read to reset it.
+    ``owner``: closes the descriptor when the waker is deleted; None if the descriptor belongs to somebody else.
+    """
 
     name: str
     descriptor: int
@@ -119,7 +122,6 @@ def _first_version(folder: Path, name: str, file: str, argument: str = "") -> Wa
 
 
 def _eventfd() -> int:
-    """Create an eventfd, and return its descriptor. Raises OSError."""
     make = getattr(os, "eventfd", None)
     if make is None:
         # os.eventfd exists since Python 3.10.

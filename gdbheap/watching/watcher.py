@@ -7,7 +7,7 @@ import math
 import signal
 import time
 from collections import deque
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import field
 from typing import NamedTuple
@@ -23,10 +23,11 @@ from gdbheap.targets.hits import MAX_STAND
 from gdbheap.targets.process import program_of
 from gdbheap.watching.action_queue import ActionQueue
 from gdbheap.watching.actions import Done, Request
-from gdbheap.watching.gauges import LONGEST, SHORTEST_OF_SIZE, Gauge, Gauges
+from gdbheap.watching.group_kills import GroupKills
 from gdbheap.watching.heap_figures import HeapReader
 from gdbheap.watching.memory_errors import MemoryErrors
 from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory, groups_above, groups_of
+from gdbheap.watching.polling import LONGEST, SHORTEST_OF_SIZE, PolledMemories, PolledMemory
 from gdbheap.watching.triggers import AboveSize, Cause, Grows, MemoryErrorTrigger, NearLimit, RateTrigger, Trigger
 from gdbheap.watching.wake_descriptors import Waker, group_wakers, machine_wakers, process_wakers
 
@@ -35,6 +36,9 @@ __all__ = ["WatchEvent", "WatchRequest", "WatchedProcess", "Watcher"]
 # The search for processes takes at most this share of one processor. The longest pause between two searches, in
 # seconds: of all processes, and of the members of a group.
 SCAN_SHARE, MAX_PAUSE, GROUP_PAUSE = 0.01, 3.0, 0.5
+# The longest pause between two reads of a process's name, in seconds. A process often runs another program (exec) right
+# after its start, and seldom later.
+NAME_PAUSE = 120.0
 # A watch may take this part of gdbheap's descriptors for its processes: few of them are stopped at the same time.
 HELD_SHARE = 2 / 3
 NAME_LIMIT = 64
@@ -48,11 +52,13 @@ THE_GROUP, MACHINE = "the group", "machine"
 class WatchRequest:
     """The conditions to wait for.
 
-    ``rss``: more than this many bytes; ``grows``: the memory grows by more than the first number (bytes) within the
-    second (seconds); ``at_oom``: a memory limit is near. A limit is near if ``share`` of it is used, or if it will be
-    reached within ``within`` seconds; ``memory_errors``: Python raises MemoryError; the thread is then stopped for at
-    most ``limit`` seconds; ``seccomp``: catch MemoryErrors even under a seccomp filter. ``metrics``: measure all
-    limits, even if no condition needs them."""
+    ``rss``: the RSS has more than this many bytes.
+    ``grows``: the memory grows by more than the first number (bytes) within the second (seconds).
+    ``at_oom``: a memory limit is near: ``share`` of it is used, or it will be reached within ``within`` seconds.
+    ``memory_errors``: Python raises MemoryError. The thread is then stopped for at most ``limit`` seconds.
+    ``seccomp``: catch MemoryErrors even under a seccomp filter.
+    ``metrics``: measure all limits, even if no condition needs them.
+    """
 
     rss: int | None = None
     grows: tuple[int, float] | None = None
@@ -81,16 +87,25 @@ class WatchRequest:
 
 @dataclass(frozen=True)
 class WatchEvent:
-    """An event of a watch, before it is reported.
+    """An event of a watch, before it is reported. ``kind`` has one of these values.
 
-    ``kind`` is one of these. "began": a process is watched from now on; "ended": it is no longer watched; "due": act on
-    it, because of ``cause``; "killed": the OOM killer killed a process of ``group``; "unseen": the process's
-    MemoryErrors cannot be caught; "unrestored": the process's code is still changed; "missed": a read of the process's
-    heap failed for a new reason; "left-out": the processes ``pids`` are wanted but cannot be watched, "unreadable":
-    their memory cannot be read (both are reported once for each); "nobody": no process matches yet; "acted": the action
-    of ``request`` is finished, with the result ``done``. ``reason``: why the event occurred. ``status``: the exit
-    status of a process that has ended, negative for a signal, None if it is unknown; ``oom``: whether the OOM killer
-    was active at that time."""
+    "began": a process is watched from now on.
+    "ended": it is no longer watched.
+    "renamed": it has another name.
+    "due": act on it, because of ``cause``.
+    "killed": the OOM killer killed a process of ``group``.
+    "unseen": the process's MemoryErrors cannot be caught.
+    "unrestored": the process's code is still changed.
+    "missed": a read of the process's heap failed for a new reason.
+    "left-out": the processes ``pids`` match but cannot be watched.
+    "unreadable": the memory of the processes ``pids`` cannot be read. Each process is reported once.
+    "nobody": no process matches yet.
+    "acted": the action of ``request`` is finished, with the result ``done``.
+
+    ``reason``: why the event occurred.
+    ``status``: the exit status of a process that has ended, negative for a signal, None if unknown.
+    ``oom``: whether the OOM killer was active when the process ended.
+    """
 
     kind: str
     pid: int | None = None
@@ -106,11 +121,12 @@ class WatchEvent:
 
 
 class GroupState(NamedTuple):
-    """The memory of a control group, or of the machine (``name`` ""), in bytes.
+    """The memory of a control group, or of the machine (``name`` ""), in bytes. An unknown figure is None.
 
-    ``needed``: the bytes that cannot be reclaimed; ``mark``: the bytes above which the limit counts as near;
-    ``seconds``: the time until the limit at the present rate; ``kills``: how many processes the kernel has killed in
-    it; each is None if unknown.
+    ``needed``: the bytes that cannot be reclaimed.
+    ``mark``: the bytes above which the limit counts as near.
+    ``seconds``: the time until the limit is reached, at the current growth rate.
+    ``kills``: how many processes the kernel has killed in the group.
     """
 
     name: str
@@ -125,9 +141,13 @@ class GroupState(NamedTuple):
 class WatchedProcess:
     """A watched process.
 
-    ``user``: its real uid; ``memory``: the object that reads its size; ``pidfd``: its descriptor, None without one;
-    ``groups``: its control groups, as the kernel's text; ``gauges``: the keys of its gauges; ``errors``: the object
-    that catches its MemoryErrors, None if they are not caught.
+    ``user``: its real uid.
+    ``memory``: the object that reads its size.
+    ``pidfd``: the waker that reports its end, None if there is none.
+    ``groups``: its control groups, as the kernel's text.
+    ``polled``: its keys among the polled memories.
+    ``errors``: the object that catches its MemoryErrors, None if they are not caught.
+    ``began``, ``name_due``: when gdbheap began to watch it, and when to read its name again (``time.monotonic``).
     """
 
     folder: ProcessFolder
@@ -136,8 +156,10 @@ class WatchedProcess:
     memory: ProcessMemory
     pidfd: Waker | None = None
     groups: bytes | None = None
-    gauges: set[str] = field(default_factory=set)
+    polled: set[str] = field(default_factory=set)
     errors: MemoryErrors | None = None
+    began: float = field(default_factory=time.monotonic)
+    name_due: float = 0.0
 
     @property
     def pid(self) -> int:
@@ -152,11 +174,13 @@ class WatchedProcess:
 
 
 class Watcher:
-    """Waits for the conditions ``wanted`` in each process of ``programs`` or, if ``cgroup`` is given, in that group as
-    a whole; its members are then the ``programs``.
+    """Waits for the conditions ``wanted`` in each process of ``programs``. If ``cgroup`` is given, waits for them in
+    that group as a whole, whose members are the ``programs``.
 
-    ``looks``: the object that reads the processes' heaps from time to time; ``queue``: the queue of actions; ``until``:
-    when to end (``time.monotonic``). ``scanned``: when processes were last searched for.
+    ``reader``: reads the processes' heaps from time to time.
+    ``queue``: the queue of actions.
+    ``until``: when to end (``time.monotonic``).
+    ``scanned``: when processes were last searched for.
     """
 
     def __init__(
@@ -164,50 +188,51 @@ class Watcher:
         programs: Programs,
         wanted: WatchRequest,
         cgroup: GroupMemory | None = None,
-        looks: HeapReader | None = None,
+        reader: HeapReader | None = None,
         queue: ActionQueue | None = None,
         until: float = math.inf,
     ) -> None:
         self.programs, self.wanted, self.cgroup, self.queue = programs, wanted, cgroup, queue
         programs.share = HELD_SHARE
-        self.looks = looks if looks is not None else HeapReader(None, None)
+        self.reader = reader if reader is not None else HeapReader(None, None)
         self.watched: dict[int, WatchedProcess] = {}
-        self._gauges = Gauges()
-        self._of_group = self._group_gauges(cgroup) if cgroup is not None else set()
+        self._polled = PolledMemories()
+        self._of_group = self._poll_group(cgroup) if cgroup is not None else set()
         self._left_out: dict[int, str] = {}
         barred = attach_error()
         # The message for each process if gdbheap can attach to none, for example because a seccomp filter refuses
         # ptrace.
         self._barred = None if barred is None else f"gdbheap can attach to no process ({barred.strerror}): run doctor"
         self._next_scan = self.scanned = 0.0
-        self._kill_count, self._kills = oom_kills(), deque[float]()
+        self._kill_count, self._kills, self._group_kills = oom_kills(), deque[float](), GroupKills()
         self._until = until
+        # A function that is called before each wait: at least every few seconds.
+        self.idle: Callable[[], object] = lambda: None
 
     @property
     def is_over(self) -> bool:
         """Whether no process is left to watch and no new one can appear."""
         return not self.watched and not self.programs.may_grow
 
-    @property
-    def limits(self) -> dict[str, int]:
-        """The memory limits that are watched now, in bytes, by the name of the control group; "" stands for the
-        machine."""
+    def limits(self, keys: Iterable[str]) -> dict[str, int]:
+        """Return the limits of the polled memories with these keys, in bytes, by the name of the control group; ""
+        stands for the machine."""
         if not self.wanted.at_oom:
             return {}
-        found = {gauge.group: _limit(gauge) for gauge in self._gauges}
+        found = {polled.group: _limit(polled) for polled in self._polled.with_keys(keys)}
         return {group: limit for group, limit in found.items() if group is not None and limit is not None}
 
     @property
     def groups(self) -> list[GroupState]:
         """The memory of the control groups and of the machine, at the last reading."""
         return [
-            _state(gauge.group, gauge, trigger, self.wanted.share)
-            for gauge in list(self._gauges)
-            for trigger in gauge.triggers
-            if gauge.group is not None and isinstance(trigger, RateTrigger)
+            _state(polled.group, polled, trigger, self.wanted.share)
+            for polled in list(self._polled)
+            for trigger in polled.triggers
+            if polled.group is not None and isinstance(trigger, RateTrigger)
         ]
 
-    def happenings(self) -> Iterator[WatchEvent]:
+    def events(self) -> Iterator[WatchEvent]:
         """Yield all events, until no process is left to watch or the time is over, and all actions are finished."""
         yield from self._scan()
         if not self.watched and not self._left_out and self.programs.may_grow:
@@ -215,7 +240,7 @@ class Watcher:
         while not (is_over := self.is_over or time.monotonic() >= self._until) or self._is_acting:
             ready = self._wait(is_over)
             if not is_over:
-                yield from self._look()
+                yield from self._read_polled()
             yield from self._finished(ready)
             yield from self._turn(ready)
             if not is_over and time.monotonic() >= self._next_scan:
@@ -226,14 +251,15 @@ class Watcher:
         return self.queue is not None and self.queue.is_busy
 
     def _wait(self, is_over: bool) -> set[int]:
-        """Wait until a read, an action or a gauge is due. Return the readable descriptors of reads and actions."""
-        queue, looks = self.queue, self.looks
-        self.looks.leaving.turn()
+        """Wait until a read, an action or a memory is due. Return the readable descriptors of reads and actions."""
+        queue, reader = self.queue, self.reader
+        self.idle()
+        self.reader.leaving.turn()
         due = [] if is_over else [self._next_scan, self._until]
         due += [] if queue is None else [queue.due]
-        due += [] if queue is not None and queue.is_saving else [looks.due]
-        also = [*([] if looks.descriptor is None else [looks.descriptor]), *(queue.descriptors if queue else [])]
-        return self._gauges.wait(min(due, default=math.inf), also)
+        due += [] if queue is not None and queue.is_saving else [reader.due]
+        also = [*([] if reader.descriptor is None else [reader.descriptor]), *(queue.descriptors if queue else [])]
+        return self._polled.wait(min(due, default=math.inf), also)
 
     def _finished(self, ready: set[int]) -> Iterator[WatchEvent]:
         """Start actions, and yield an event for each action that is finished."""
@@ -241,16 +267,16 @@ class Watcher:
             group = request.cause.cgroup
             yield WatchEvent("acted", request.pid, request.name, request.cause, group, request=request, done=done)
 
-    def _look(self) -> Iterator[WatchEvent]:
-        for key, gauge, found in self._gauges.look():
+    def _read_polled(self) -> Iterator[WatchEvent]:
+        for key, polled, found in self._polled.read():
             if found is None:
                 # A process has ended, or the processes of a group have ended or moved to another group.
                 self._next_scan = 0.0
                 continue
             if found.killed:
-                yield WatchEvent("killed", group=gauge.group)
+                yield WatchEvent("killed", group=polled.group)
             for cause in found.causes:
-                yield from self._due(key, gauge, cause)
+                yield from self._due(key, polled, cause)
 
     def _turn(self, ready: set[int]) -> Iterator[WatchEvent]:
         """Start the heap reads that are due, unless an action is writing its files, and collect those that finished.
@@ -258,20 +284,21 @@ class Watcher:
         Yield an event for each read that failed.
         """
         may_start = self.queue is None or not self.queue.is_saving
-        for pid, reason in self.looks.turn(self.looks.descriptor in ready, may_start):
-            yield WatchEvent("missed", pid, self.looks.seen[pid].name, reason=reason)
+        for pid, reason in self.reader.turn(self.reader.descriptor in ready, may_start):
+            yield WatchEvent("missed", pid, self.reader.seen[pid].name, reason=reason)
 
-    def _due(self, key: str, gauge: Gauge, cause: Cause) -> Iterator[WatchEvent]:
-        """Yield the event to act on the largest process that uses the gauge's memory.
+    def _due(self, key: str, polled: PolledMemory, cause: Cause) -> Iterator[WatchEvent]:
+        """Yield the event to act on the largest process that uses the memory.
 
         In a control group, this may be a process that started only now.
         """
         if self.cgroup is not None:
             yield from self._join(self.programs.now())
-        concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.gauges]
+        concerned = [(one.size, pid) for pid, one in self.watched.items() if key in one.polled]
         size, pid = max(concerned, default=(0, 0))
         if size:
-            yield WatchEvent("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=gauge.group))
+            self._renew_name(self.watched[pid])
+            yield WatchEvent("due", pid, self.watched[pid].name, dataclasses.replace(cause, cgroup=polled.group))
 
     def _scan(self) -> Iterator[WatchEvent]:
         """Search for processes. Yield an event for each process that has appeared or ended, and note which processes
@@ -283,19 +310,21 @@ class Watcher:
         for pid in [pid for pid, one in self.watched.items() if not self._is_seen(one, now)]:
             yield from self._forget(pid)
         self._renew_group()
-        for one in self.watched.values():
+        for one in list(self.watched.values()):
             if _groups(one.folder) != one.groups:
                 self._regroup(one)
+            if began >= one.name_due and self._renew_name(one):
+                yield WatchEvent("renamed", one.pid, one.name)
         yield from self._join(now)
-        now_used = [key for one in self.watched.values() for key in one.gauges]
-        self._gauges.keep([*now_used, *self._of_group])
+        now_used = [key for one in self.watched.values() for key in one.polled]
+        self._polled.keep([*now_used, *self._of_group])
         self._count_kills()
         # Only processor time counts: the search may also have waited.
         pause = (time.thread_time() - used) / SCAN_SHARE
         self._next_scan = began + (GROUP_PAUSE if self.cgroup is not None else min(MAX_PAUSE, max(LONGEST, pause)))
 
     def _join(self, now: Sequence[int]) -> Iterator[WatchEvent]:
-        """Begin to watch those of these processes that are not watched yet. Yield an event for each."""
+        """Begin to watch each of these processes that is not watched yet, and yield an event for it."""
         known, self._left_out = self._left_out, {}
         refused: dict[int, str] = {}
         for pid in now:
@@ -309,7 +338,7 @@ class Watcher:
         """Return whether the watched process still runs, and its id has not been reused. A process that is ending
         counts as running until its descriptor reports the end, because only then its exit status is known.
         """
-        if _key(one.pid) not in self._gauges or not one.folder.is_there():
+        if _key(one.pid) not in self._polled or not one.folder.is_there():
             return False
         return one.pid in now or (not one.size and one.memory.is_ending and one.folder.is_running())
 
@@ -321,7 +350,7 @@ class Watcher:
             memory.read(0)
             if memory.is_ending:
                 return
-            name = one_line(program_of(folder) or folder.thread_name(pid), NAME_LIMIT)
+            name = _name(folder) or one_line(folder.thread_name(pid), NAME_LIMIT)
             user = folder.real_user()
         except (NoTarget, FileNotFoundError, ProcessLookupError):
             # This process has ended since the search.
@@ -331,16 +360,30 @@ class Watcher:
             return
         triggers = self.wanted.of_size() if self.cgroup is None else []
         wakers = process_wakers(folder)
-        self._gauges.add(_key(pid), lambda: Gauge(memory, triggers, wakers, None, SHORTEST_OF_SIZE))
+        self._polled.add(_key(pid), lambda: PolledMemory(memory, triggers, wakers, None, SHORTEST_OF_SIZE))
         self.watched[pid] = one = WatchedProcess(folder, name, user, memory, next(iter(wakers), None))
         self._regroup(one)
-        self.looks.begin(folder, one.name, user, one.groups or b"")
+        self.reader.begin(folder, one.name, user, one.groups or b"")
         yield WatchEvent("began", pid, one.name)
         reason = self._barred or unreadable(folder)
         if reason is not None:
             refused[pid] = reason
         if self.wanted.memory_errors:
             yield from self._see_errors(one, memory)
+
+    def _renew_name(self, one: WatchedProcess) -> bool:
+        """Read the name of a process again: it may run another program since it was found. Return whether the name has
+        changed."""
+        now = time.monotonic()
+        one.name_due = now + min(NAME_PAUSE, max(LONGEST, now - one.began))
+        with suppress(GdbheapError, OSError):
+            # A process that is ending has no name any more.
+            name = _name(one.folder) or one.name
+            if name != one.name:
+                one.name = name
+                self.reader.rename(one.pid, name, one.groups or b"")
+                return True
+        return False
 
     def _say_left_out(self, known: dict[int, str]) -> Iterator[WatchEvent]:
         """Yield an event for each reason why processes are left out. Processes that were already left out at the last
@@ -362,35 +405,39 @@ class Watcher:
             yield from _end_errors(one)
             one.errors = None
             return
-        self._gauges.add(_errors_key(one.pid), lambda: Gauge(memory, [MemoryErrorTrigger()], [errors.waker()]))
-        one.gauges.add(_errors_key(one.pid))
+        self._polled.add(_errors_key(one.pid), lambda: PolledMemory(memory, [MemoryErrorTrigger()], [errors.waker()]))
+        one.polled.add(_errors_key(one.pid))
 
     def end(self) -> list[WatchEvent]:
         """Stop watching. Return an event for each process whose code could not be restored."""
-        self.looks.end()
+        self.reader.end()
         if self.queue is not None:
             self.queue.end()
-        return [happening for one in self.watched.values() for happening in _end_errors(one)]
+        return [event for one in self.watched.values() for event in _end_errors(one)]
 
     def _regroup(self, one: WatchedProcess) -> None:
+        self._group_kills.leave(one.groups)
         one.groups = _groups(one.folder)
-        one.gauges = {_key(one.pid), *self._of_group}
+        self._group_kills.enter(one.groups, one.folder.place)
+        one.polled = {_key(one.pid), *self._of_group}
+        self.reader.rename(one.pid, one.name, one.groups or b"")
         if one.errors is not None:
-            one.gauges.add(_errors_key(one.pid))
+            one.polled.add(_errors_key(one.pid))
         if self.cgroup is None and self.wanted.has_limits:
-            one.gauges |= self._limit_gauges(groups_of(one.folder.place))
+            one.polled |= self._poll_limits(groups_of(one.folder.place))
 
     def _forget(self, pid: int) -> Iterator[WatchEvent]:
         """Stop watching a process that is gone. Yield the event that the process ended. If a process of its group was
         killed, yield that event first."""
         gone = self.watched.pop(pid)
         status = exit_status(gone.folder, None if gone.pidfd is None else gone.pidfd.descriptor)
-        is_oom = status == -signal.SIGKILL and self._is_oom()
-        self.looks.forget(pid)
-        self._gauges.drop([_key(pid), _errors_key(pid)])
+        is_oom = status == -signal.SIGKILL and self._is_oom(gone)
+        self._group_kills.leave(gone.groups)
+        self.reader.forget(pid)
+        self._polled.drop([_key(pid), _errors_key(pid)])
         yield from _end_errors(gone)
-        self._gauges.hurry(gone.gauges)
-        yield from self._look()
+        self._polled.hurry(gone.polled)
+        yield from self._read_polled()
         yield WatchEvent("ended", pid, gone.name, status=status, oom=is_oom)
 
     def _count_kills(self) -> None:
@@ -400,67 +447,75 @@ class Watcher:
         while self._kills and now - self._kills[0] > KILL_SECONDS:
             self._kills.popleft()
 
-    def _is_oom(self) -> bool:
-        """Return whether the OOM killer has killed a process for which no event is reported yet. If so, the caller
-        must report an event: the kill counts as reported from now on."""
+    def _is_oom(self, gone: WatchedProcess) -> bool:
+        """Return whether the OOM killer has killed a process of the same groups for which no event is reported yet. If
+        so, the caller must report an event: the kill counts as reported from now on."""
         self._count_kills()
-        return bool(self._kills) and self._kills.popleft() > 0
+        return bool(self._kills) and self._group_kills.take(gone.groups) and self._kills.popleft() > 0
 
     def _renew_group(self) -> None:
         """If the watched group no longer exists, look for a new group of the same name. A restarted service has one."""
-        if self.cgroup is None or all(key in self._gauges for key in self._of_group):
+        if self.cgroup is None or all(key in self._polled for key in self._of_group):
             return
         with suppress(OSError):
             self.cgroup = GroupMemory(self.cgroup.folder, self.cgroup.is_exact)
-            self._gauges.drop(self._of_group)
-            self._of_group = self._group_gauges(self.cgroup)
+            self._polled.drop(self._of_group)
+            self._of_group = self._poll_group(self.cgroup)
             for one in self.watched.values():
                 self._regroup(one)
 
-    def _group_gauges(self, group: GroupMemory) -> set[str]:
-        """Make the gauges for a group that is watched as a whole. Return their keys."""
+    def _poll_group(self, group: GroupMemory) -> set[str]:
+        """Make the polled memories for a group that is watched as a whole. Return their keys."""
         triggers = self.wanted.of_size()
         if triggers:
-            self._gauges.add(THE_GROUP, lambda: Gauge(group, triggers, (), group.name, SHORTEST_OF_SIZE))
-        limits = self._limit_gauges(groups_above(group.folder)) if self.wanted.has_limits else set()
+            self._polled.add(THE_GROUP, lambda: PolledMemory(group, triggers, (), group.name, SHORTEST_OF_SIZE))
+        limits = self._poll_limits(groups_above(group.folder)) if self.wanted.has_limits else set()
         return limits | ({THE_GROUP} if triggers else set())
 
-    def _limit_gauges(self, groups: Iterable[GroupMemory]) -> set[str]:
-        """Make the missing gauges for the limits of these groups and of the machine. Return the keys of all gauges for
-        these limits."""
+    def _poll_limits(self, groups: Iterable[GroupMemory]) -> set[str]:
+        """Poll the memories of these groups, and of the machine, against their limits. Return all keys."""
         memories: list[GroupMemory | MachineMemory] = [*groups]
         with suppress(OSError):
             memories.append(MachineMemory())
-        return {self._limit_gauge(memory) for memory in memories}
+        return {self._poll_limit(memory) for memory in memories}
 
-    def _limit_gauge(self, memory: GroupMemory | MachineMemory) -> str:
+    def _poll_limit(self, memory: GroupMemory | MachineMemory) -> str:
         if isinstance(memory, MachineMemory):
-            self._gauges.add(MACHINE, lambda: Gauge(memory, self.wanted.of_limit(), machine_wakers(), memory.name))
+            self._polled.add(
+                MACHINE, lambda: PolledMemory(memory, self.wanted.of_limit(), machine_wakers(), memory.name)
+            )
             return MACHINE
         key, share = f"group {memory.folder}", self.wanted.share
         memory.is_exact = self.wanted.metrics
-        self._gauges.add(key, lambda: Gauge(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name))
+        self._polled.add(
+            key, lambda: PolledMemory(memory, self.wanted.of_limit(), group_wakers(memory, share), memory.name)
+        )
         return key
 
 
-def _limit(gauge: Gauge) -> int | None:
-    """Return the limit of a gauge's memory; None if it has none, or no longer exists."""
+def _limit(polled: PolledMemory) -> int | None:
+    """Return the limit of a polled memory; None if there is no limit, or if the memory no longer exists."""
     with suppress(OSError):
-        return gauge.memory.limit
+        return polled.memory.limit
     return None
 
 
-def _state(name: str, gauge: Gauge, rate: RateTrigger, share: float) -> GroupState:
-    reading = gauge.last
+def _state(name: str, polled: PolledMemory, rate: RateTrigger, share: float) -> GroupState:
+    reading = polled.last
     if reading is None:
         return GroupState(name)
     mark = None if reading.limit is None else int(share * reading.limit)
-    return GroupState(name, reading.size, reading.limit, mark, rate.seconds_left(reading), gauge.memory.kills)
+    return GroupState(name, reading.size, reading.limit, mark, rate.seconds_left(reading), polled.memory.kills)
 
 
 def _end_errors(one: WatchedProcess) -> list[WatchEvent]:
     reasons = one.errors.end() if one.errors is not None else []
     return [WatchEvent("unrestored", one.pid, one.name, reason=reason) for reason in reasons]
+
+
+def _name(folder: ProcessFolder) -> str:
+    """Return the name of a process's program; "" if the kernel does not show it."""
+    return one_line(program_of(folder), NAME_LIMIT)
 
 
 def _key(pid: int) -> str:
