@@ -1,8 +1,8 @@
-"""gdbheap shows where a process's memory went, down to the last page.
+"""gdbheap shows where a process's memory went. A program that uses the library first calls ``gdbheap.open``
+(docs/library.md).
 
-A program that uses the library first calls ``gdbheap.open`` (docs/library.md). Each name of the library is imported
-when it is first used, because the commands and gdb need none of these names. docs/architecture.md lists the packages in
-order; each package imports only packages before it in that list.
+Each name of the library is imported when it is first used, so that the commands and gdb import none of them.
+docs/architecture.md lists the packages in order; each package imports only packages before it in that list.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A command creates instances of a third of the data classes that it imports. Making the methods of all of them would take
 a tenth of the processor time of a short command. For the same reason, the methods that compare and print are the same
-functions in all classes, and ``dataclasses`` compiles none of them.
+functions in all classes: ``dataclasses`` need not compile them for each class.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ else:
     FIELDS = "__dataclass_fields__"
 
     class _Fields:
-        """Stands in for the fields of a class whose methods are not made yet. Reading it makes the methods, and
-        replaces it with the fields.
+        """Stands in for the fields of a class whose methods are not made yet. Reading this attribute makes the methods,
+        and replaces the attribute by the fields.
         """
 
         def __init__(self, make):
@@ -86,7 +86,7 @@ else:
             with LOCK:
                 if isinstance(vars(cls)[FIELDS], _Fields):
                     _make(cls, **options)
-                    # A class from which __new__ is removed again takes no arguments.
+                    # If __new__ were deleted instead, object.__new__ would refuse arguments.
                     cls.__new__ = _new
 
         def __new__(kind, /, *_arguments, **_named):

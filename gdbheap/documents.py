@@ -1,6 +1,6 @@
-"""Read JSON, numbers and texts from untrusted files.
+"""Read JSON, numbers and strings from untrusted files.
 
-A number that gdbheap would not write, and a document that is nested too deeply, raise ValueError. Long texts are cut.
+Numbers that gdbheap never writes and documents that are nested too deeply raise ValueError. Long strings are cut.
 """
 
 from __future__ import annotations
@@ -22,15 +22,15 @@ LEAST, BEYOND = -(1 << 63), 1 << 64
 NODE_BYTES = 72
 # The year 3000. A plot's axis also has dates after the last moment, and datetime ends with the year 9999.
 END_OF_TIME = 32_503_680_000
-# A path has fewer bytes than this (PATH_MAX of Linux), and no name of C++ or Rust has more.
+# The most characters of a string. A path has fewer bytes (PATH_MAX of Linux), and names of C++ and Rust are not longer.
 MAX_TEXT, CUT = 4096, "…"
 
 
 def parsed(text: str | bytes) -> Any:
     """Return the parsed JSON document.
 
-    Raises ValueError if it is not JSON, is nested deeper than Python can follow, or has a number that ``whole`` or
-    ``finite`` refuses.
+    Raises ValueError if ``text`` is not JSON, or is nested too deeply for Python. Raises ValueError also if ``whole``
+    or ``finite`` refuses a number.
     """
     try:
         return json.loads(text, parse_int=whole, parse_float=finite, parse_constant=_refuse)
@@ -82,9 +82,9 @@ def renamed_keys(content: Mapping[str, Any], names: Mapping[str, str]) -> dict[s
 
 
 def with_own_bytes(content: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a row about objects, with today's keys if it is from an older file.
+    """Return the row ``content`` about objects. If it is from an older file, its keys are changed to today's.
 
-    ``own`` then has the bytes of the objects' own blocks, and ``bytes`` also includes their buffers. Raises TypeError
+    ``own`` is the number of bytes of the objects' own blocks; ``bytes`` also includes their buffers. Raises TypeError
     if the older values are not numbers.
     """
     if "own" in content or "bytes" not in content:

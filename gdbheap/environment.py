@@ -54,9 +54,7 @@ def _counts(name: str) -> bool:
 
 
 def given() -> Mapping[str, str]:
-    """Return all variables as they were before ``clean()`` was called, for work with the rights of the user who set
-    them.
-    """
+    """Return all variables as they were before ``clean()`` was called, for work with that user's rights."""
     return os.environ if _given is None else _given
 
 
@@ -76,7 +74,9 @@ def clean() -> None:
 
 
 def home() -> str:
-    """Return the trusted home folder; "" if there is none."""
+    """Return the home folder: the variable HOME if it is trusted, else the folder in the user database. Return "" if
+    there is none.
+    """
     try:
         return trusted("HOME") or pwd.getpwuid(os.geteuid()).pw_dir
     except KeyError:

@@ -7,15 +7,17 @@ and of ``gdb -batch``. This module prints nothing and raises nothing.
 from __future__ import annotations
 
 import errno
+import sys
 
 from gdbheap._native import Fault
-from gdbheap.text import Sentence, printable
+from gdbheap.text import Sentence, printable, without_commands
 
 # Importing the module typing takes as long as a short command, so it is not imported at run time.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    from collections.abc import Callable
-    from typing import TypeVar
+    from collections.abc import Callable, Iterator, Sequence
+    from types import CodeType, FrameType
+    from typing import Any, TypeVar
 
     A = TypeVar("A")
 
@@ -24,6 +26,7 @@ __all__ = [
     "CallEnded",
     "Fault",
     "GdbheapError",
+    "NO_MATCH",
     "NoTarget",
     "NotAPython",
     "NotInUse",
@@ -34,6 +37,7 @@ __all__ = [
     "next_steps",
     "one_line",
     "or_none",
+    "own_line",
     "reason_of",
 ]
 
@@ -51,9 +55,20 @@ LINE_LIMIT = 1000
 
 
 def one_line(text: object, limit: int = LINE_LIMIT) -> str:
-    """Return ``text`` on one line of at most ``limit`` characters, ``printable`` and with single blanks.
+    """Return a text on one line of at most ``limit`` characters. A target or a file may have chosen the text.
 
-    If it is cut inside double quotes, a closing quote is added.
+    Control characters and invisible characters are escaped, and runs of blanks become one. A quoted command of gdbheap
+    is escaped, so that nobody pastes it. The message of a GdbheapError, and a Sentence, keep their commands.
+    """
+    line = own_line(text, limit)
+    return line if isinstance(text, (GdbheapError, Sentence)) else without_commands(line)
+
+
+def own_line(text: object, limit: int = LINE_LIMIT) -> str:
+    """Return gdbheap's own ``text`` on one line of at most ``limit`` characters.
+
+    Control characters and invisible characters are escaped, and runs of blanks become one. If the text is cut inside
+    double quotes, a closing quote is added.
     """
     words = printable(" ".join(str(text).split()))
     if len(words) <= limit:
@@ -65,33 +80,46 @@ def one_line(text: object, limit: int = LINE_LIMIT) -> str:
 
 
 def next_steps(message: str) -> list[str]:
-    """Return the next steps that a message names: the commands of gdbheap that it quotes.
+    """Return the next steps that gdbheap's own message names: the commands that it quotes.
 
     If it quotes no command, return the words after its last colon or, if a question follows the colon, after the
-    question. A text of the target cannot contain a quoted command (``printable_record``).
+    question. Do not pass a message that contains text of a target or of a file: that text could name steps.
     """
+    return _quoted_commands(message) or _advice(message)
+
+
+def _quoted_commands(message: str) -> list[str]:
     # Imported here, because only a program that reads the error asks for it.
     import re
 
-    quoted = re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)
+    return list(dict.fromkeys(re.findall(r"'((?:gdbheap|heap|help)(?: [^']*)?)'", message)))
+
+
+def _advice(message: str) -> list[str]:
+    import re
+
     said, _colon, rest = message.rpartition(": ")
     _asked, question, step = rest.rpartition("? ")
     # A prefix such as "heap stats: …" names the command, and is no next step.
-    has_step = question or not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said)
-    return list(dict.fromkeys(quoted)) or ([step] if has_step else [])
+    return [step] if question or not re.fullmatch(r"(gdbheap|heap)( [a-z-]+)?|", said) else []
 
 
 class GdbheapError(Exception):
-    """Base of all errors that a person is meant to read.
+    """Base of all errors that a person is meant to read. ``str(error)`` is one line: what failed, a colon, and what to
+    do next.
 
-    ``str(error)`` is one line: what failed, a colon, and what to do next. ``status`` is the exit status: 1 answered but
-    damaged or partial, 2 wrong usage, 3 not permitted, 4 no such process or not a core, 5 not supported.
+    ``status``: the exit status. 1: answered but damaged or partial; 2: wrong usage; 3: not permitted; 4: no such
+    process or not a core; 5: not supported.
+    ``steps``: the next steps. If it is None, ``next`` returns only steps that are literally in the code that makes the
+    error. So no text of a target or of a file becomes a step.
     """
 
     status: int = 1
 
-    def __init__(self, message: object = "") -> None:
-        super().__init__(one_line(message))
+    def __init__(self, message: object = "", steps: Sequence[str] | None = None) -> None:
+        super().__init__(own_line(message))
+        self._steps = message.next if steps is None and isinstance(message, GdbheapError) else steps
+        self._makers = _makers(sys._getframe(1)) if self._steps is None else []
 
     def __str__(self) -> str:
         """Return the message as one line. Names that the target chose are already printable in it."""
@@ -99,8 +127,32 @@ class GdbheapError(Exception):
 
     @property
     def next(self) -> list[str]:
-        """The next steps that the message names (see ``next_steps``)."""
-        return next_steps(str(self))
+        """The next steps, in gdbheap's own words: commands to type, or advice."""
+        if self._steps is not None:
+            return list(self._steps)
+        own, message = [text for code, names in self._makers for text in _texts_of(code, names)], str(self)
+        quoted = [step for step in _quoted_commands(message) if any(f"'{step}'" in text for text in own)]
+        return quoted or [step for step in _advice(message) if any(_ends_with(text, step) for text in own)]
+
+
+def _makers(frame: FrameType) -> list[tuple[CodeType, dict[str, Any]]]:
+    """Return the function that makes an error, as (its code, the global names of its module). Add its caller if that is
+    in the same file.
+    """
+    caller = frame.f_back
+    found = [frame] if caller is None or caller.f_code.co_filename != frame.f_code.co_filename else [frame, caller]
+    return [(each.f_code, each.f_globals) for each in found]
+
+
+def _texts_of(code: CodeType, names: dict[str, Any]) -> Iterator[str]:
+    """Yield the strings in a function's source, and the string constants of its module that the function uses."""
+    yield from (text for text in code.co_consts if isinstance(text, str))
+    constants = (names.get(name) for name in code.co_names if name.isupper())
+    yield from (text for text in constants if isinstance(text, str))
+
+
+def _ends_with(text: str, step: str) -> bool:
+    return text == step or text.endswith((f": {step}", f"? {step}"))
 
 
 class UsageError(GdbheapError):
@@ -116,11 +168,14 @@ class NotPermitted(GdbheapError):
 
 
 class NoTarget(GdbheapError):
-    """There is no memory to read: the process does not exist, is a zombie or a kernel thread, or the file is empty or
-    is no core.
+    """There is no memory to read. Either the process does not exist, or is a zombie or a kernel thread, or the file is
+    empty or not a core.
     """
 
     status = 4
+
+
+NO_MATCH = "no running process matches: 'heap ps' lists the programs"
 
 
 class Unsupported(GdbheapError):
@@ -134,7 +189,7 @@ class NotAPython(Unsupported):
 
 
 class NotInUse(Unsupported):
-    """The target does not use an allocator that it could use."""
+    """The target contains an allocator that it does not use."""
 
 
 class CallEnded(GdbheapError):
@@ -152,11 +207,12 @@ def or_none(answer: Callable[[], A], kind: type[GdbheapError] = GdbheapError) ->
 def exhausted(error: BaseException) -> GdbheapError:
     """Return the error for a MemoryError, or for an OSError whose errno is in EXHAUSTED."""
     number = error.errno if isinstance(error, OSError) and error.errno else errno.ENOMEM
-    return GdbheapError(f"gdbheap could not continue: {EXHAUSTED[number]}; a process that was stopped runs on")
+    cause = EXHAUSTED[number]
+    return GdbheapError(f"gdbheap could not continue: {cause}; a process that was stopped runs on", next_steps(cause))
 
 
 def reason_of(error: BaseException) -> str:
-    """Return on one line why one of several processes could not be read."""
+    """Return the reason, on one line, why one of several processes could not be read."""
     if isinstance(error, GdbheapError):
         return str(error)
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):

@@ -6,12 +6,12 @@ from collections.abc import Sequence
 from contextlib import suppress
 
 from gdbheap.allocators.allocator import Allocator
-from gdbheap.allocators.finding import KINDS, MALLOC
 from gdbheap.allocators.memory import LabelledProgress
+from gdbheap.allocators.registry import KINDS, MALLOC
 from gdbheap.contents.content import Content, KnownContents
 from gdbheap.contents.cxx.kinds import CxxContent, Libraries, Structures
-from gdbheap.contents.finding import CONTENTS
 from gdbheap.contents.python.content import PythonContent
+from gdbheap.contents.registry import CONTENTS
 from gdbheap.errors import GdbheapError, or_none
 from gdbheap.graph.blocks import BlockReferences
 from gdbheap.graph.hidden import with_hidden_words
@@ -53,7 +53,9 @@ class Heap(KnownContents):
 
     @part("structures")
     def structures(self) -> Structures:
-        """The kinds of the blocks that hold no Python objects. Raises Unsupported if no allocator is known."""
+        """The contents of each block without a Python object, for example a container of C++. Raises Unsupported if
+        no allocator is known.
+        """
         return self._find_structures(self.content(CxxContent).libraries)
 
     @part("classes")
@@ -73,22 +75,21 @@ class Heap(KnownContents):
 
     @property
     def structures_of_c(self) -> Structures | None:
-        """The kinds of the blocks of C code; None in a Python program without contents of other kinds.
-
-        Raises Unsupported.
+        """The contents of each block of C code. None in a Python program in which gdbheap finds no other kind of
+        contents. Raises Unsupported.
         """
         return self.structures if self.has_beside(self.python) or self.python.objects_or_none is None else None
 
     @property
     def known_structures(self) -> Structures | None:
-        """The kinds of the blocks of C code; None if they are unknown, or if they take long to find and no command
-        asked for them.
+        """The contents of each block of C code. None if they are unknown, or take long to find and no command asked for
+        them.
         """
         if not self.has("structures") and self.used_of_c > MAX_STRUCTURES:
             return None
         try:
-            # Over a slow connection gdbheap does not read all of a Python program only to name blocks that are not
-            # Python's.
+            # Reading all of a Python program only to name blocks that are not Python's takes too long over a slow
+            # connection.
             is_slow = self.target.remote and not self.has("structures")
             return None if is_slow and self.python.objects_or_none is not None else self.structures_of_c
         except GdbheapError:
@@ -96,8 +97,8 @@ class Heap(KnownContents):
 
     @property
     def known_kinds(self) -> Structures | None:
-        """The kinds of the blocks of C code; None if unknown. If finding all of them would take long, only objects with
-        vtables are recognised.
+        """The contents of each block of C code; None if unknown. If it would take long to find all of them, only
+        objects with vtables are recognised.
         """
         found = self.known_structures
         if found is not None:
@@ -125,21 +126,24 @@ class Heap(KnownContents):
 
     @property
     def paths(self) -> Paths:
-        """Names for the nodes of the graph of references. Raises Unsupported."""
+        """The object that names the nodes of the graph of references, by the path from a root. Raises Unsupported if
+        there is no graph.
+        """
         drawn = (content.drawn_paths() for content in self.asked_contents)
         return next((paths for paths in drawn if paths is not None), None) or self.block_paths
 
     @property
     def mapped(self) -> list[MappedMemory]:
-        """The mapped memory whose address and size a block holds, in address order.
-
-        The kinds of contents report this memory.
+        """The memory that objects mapped outside all allocators, in address order. A block contains the address and the
+        size of each such mapping.
         """
         return sorted((one for content in self.contents for one in content.mapped), key=lambda one: one.address)
 
     @part("paths of blocks")
     def block_paths(self) -> BlockPaths:
-        """Names for the nodes of the graph of blocks. Raises Unsupported."""
+        """The object that names the nodes of the graph of blocks, by the path from a root. Raises Unsupported if there
+        is no graph.
+        """
         return BlockPaths(self.block_references)
 
     @part("references of blocks")

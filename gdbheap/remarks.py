@@ -10,6 +10,7 @@ from dataclasses import field, replace
 from typing import Any, Literal
 
 from gdbheap.dataclass import dataclass
+from gdbheap.text import IN_GDB, IN_SHELL, printable_record, quoted
 
 __all__ = ["Remark", "RemarkId"]
 
@@ -36,9 +37,22 @@ class Remark:
     id: str
     values: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def harmless(self) -> Remark:
+        """The remark with values that cannot be mistaken for gdbheap's commands or sentences. Use it for remarks from a
+        file, which anybody may have written.
+        """
+        return self.changed(_harmless)
+
     def changed(self, change: Callable[[str], str]) -> Remark:
         """Return the remark with ``change`` applied to each of its texts."""
         return replace(self, values={name: _changed(value, change) for name, value in self.values.items()})
+
+
+def _harmless(text: str) -> str:
+    # Python prints a string inside a list or dict in single quotes, as gdbheap quotes its commands.
+    is_command = text.split(" ", 1)[0] in (IN_GDB, IN_SHELL)
+    return quoted(text, len(text)) if is_command else printable_record(text)
 
 
 def _changed(value: Any, change: Callable[[str], str]) -> Any:

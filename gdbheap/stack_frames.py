@@ -29,8 +29,8 @@ class StackFrame:
     """One frame of a stack.
 
     ``name``: the function. For Python, the qualified name if the interpreter keeps it (3.11 and later). For C without a
-    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the source, for C only if debug
-    information names it (at most its last 300 characters), else the path of the object. ``line``: None if it is
+    symbol it is ``object+0x1234``, with the function's linked address. ``file``: the path of the source (at most its
+    last 300 characters). For C code without known source lines, it is the path of the object. ``line``: None if it is
     unknown. ``kind``: "python" or "native".
     """
 
@@ -60,8 +60,8 @@ def _frames(lines: tuple[SourceLine, ...], name: str, path: str) -> tuple[StackF
 
 
 def few_inlined(stack: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
-    """Yield the frames of each code address of a stack, innermost first, with at most MAX_INLINED frames of inlined
-    functions in total.
+    """Yield the frames of each code address of a stack, innermost first. At most MAX_INLINED frames of inlined
+    functions are yielded in total.
 
     The last frame of an address belongs to the function that owns the code. After the limit, only this frame is left.
     """
@@ -72,7 +72,9 @@ def few_inlined(stack: Iterable[Sequence[T]]) -> Iterator[Sequence[T]]:
 
 
 def frames_of(target: Target, frame: Frame) -> Sequence[StackFrame]:
-    """Return the frames at the program counter of a C frame, innermost first, in the form of ``frames_at``."""
+    """Return the frames at the program counter of a C frame, innermost first, as ``frames_at`` does. Frames of inlined
+    functions come first.
+    """
     loaded = target.object_of(frame.counter)
     if loaded is None:
         return [StackFrame(frame.function, "", None, NATIVE)]

@@ -10,7 +10,7 @@ from io import BytesIO
 from typing import Any, BinaryIO
 
 from gdbheap.contents.python.running.interpreter import Interpreter
-from gdbheap.contents.python.running.quick_stacks import CallStacks, PythonStack, RawFrame
+from gdbheap.contents.python.running.quick_stacks import PythonStack, QuickStacks, RawFrame
 from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
 from gdbheap.errors import Fault, GdbheapError, NotAPython, one_line
@@ -21,6 +21,7 @@ from gdbheap.stack_frames import NATIVE, PYTHON, StackFrame, few_inlined, frames
 from gdbheap.targets.elf import LoadedObject, load_bias, read_segments
 from gdbheap.targets.functions import Functions
 from gdbheap.targets.running import PERIOD, RunningProcess
+from gdbheap.targets.start_environment import path_as_started
 from gdbheap.targets.target import AT_SYSINFO_EHDR
 
 __all__ = ["AllocatingCall", "CapturedStack", "NativeFrame", "Stacks", "Weighted", "merge"]
@@ -30,14 +31,19 @@ EVALUATORS = {2: "PyEval_EvalFrameEx", 3: "_PyEval_EvalFrameDefault"}
 # The prefix of the functions that run one instruction each, in an interpreter built with tail calls (3.14). The
 # evaluator calls these functions.
 HANDLER = "_TAIL_CALL_"
-NO_OBJECT = "[code of no file]"
+NO_OBJECT = "[code outside any file]"
 MAX_VDSO = 64 << 10
 ERRORS = (Fault, GdbheapError, OSError, OverflowError, ValueError)
 
 
 @dataclass(frozen=True)
 class AllocatingCall:
-    """A recorded call that allocated a block."""
+    """A recorded call that allocated a block.
+
+    ``address``: the block's address, which the call returned.
+    ``asked``: the requested bytes.
+    ``frames``: the call's stack, outermost frame first.
+    """
 
     address: int
     asked: int
@@ -60,8 +66,8 @@ class CapturedStack:
     """A captured stack, innermost frame first.
 
     ``places``: for each native frame the object, an address in its function, and the function's start (0 if unknown).
-    ``cut``: why the stack ends early; "" if it is complete. ``python``: the thread's Python frames, or None if it has
-    none.
+    ``cut``: why the stack ends early, "" if it is complete.
+    ``python``: the thread's Python frames, or None if it has none.
     """
 
     places: tuple[tuple[LoadedObject | None, int, int], ...]
@@ -76,8 +82,10 @@ class CapturedStack:
 
 @dataclass(frozen=True)
 class NativeFrame:
-    """A native frame. ``evaluates``: whether it is a call of the interpreter's loop. ``interpreters``: whether its code
-    belongs to the interpreter.
+    """A native frame.
+
+    ``evaluates``: whether it is a call of the interpreter's loop, which runs Python frames.
+    ``interpreters``: whether its code belongs to the interpreter.
     """
 
     frame: StackFrame
@@ -101,8 +109,11 @@ class Stacks:
         self._names: dict[tuple[LoadedObject, int], list[NativeFrame]] = {}
         # The frames of a recursion are the same objects, because a stack may have thousands of frames.
         self._pythons: dict[tuple[str, str, int | None], StackFrame] = {}
+        # The paths of the loaded objects, by path. For the program it is the path that started it, which may be a link.
+        # It is read now, because an ended process has no memory.
+        self._started = {loaded.path: path_as_started(self._running, loaded) for loaded in self._running.objects}
         self._interpreter: Interpreter | None = None
-        self._calls: CallStacks | None = None
+        self._calls: QuickStacks | None = None
         self._tried = (0, 0.0)
         self._find_python()
 
@@ -197,7 +208,7 @@ class Stacks:
         self._tried = self._running.age, now
         try:
             self._interpreter = Interpreter(self._running, Facts())
-            self._calls = CallStacks(self._running.space, self._interpreter.module, self._interpreter.release)
+            self._calls = QuickStacks(self._running.space, self._interpreter.module, self._interpreter.release)
         except NotAPython:
             self._interpreter = self._calls = None
             # Do not search again until other objects are loaded.
@@ -262,11 +273,12 @@ class Stacks:
         functions = self._of_file(loaded.path, loaded.build_id, lambda: self._read_functions(loaded))
         known = functions.find(place - loaded.bias)
         own = self._interpreter is not None and loaded.base == self._interpreter.module.base
-        name = known or f"{loaded.path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
+        path = self._started.get(loaded.path, loaded.path)
+        name = known or f"{path.rsplit('/', 1)[-1]}+{(start or place) - loaded.bias:#x}"
         major = self._interpreter.release.major if self._interpreter is not None else 0
         if own:
-            return [NativeFrame(StackFrame(name, loaded.path, None, NATIVE), known == EVALUATORS.get(major), own)]
-        frames = frames_at(functions, place - loaded.bias, name, loaded.path)
+            return [NativeFrame(StackFrame(name, path, None, NATIVE), known == EVALUATORS.get(major), own)]
+        frames = frames_at(functions, place - loaded.bias, name, path)
         return [NativeFrame(frame, False, own) for frame in frames]
 
 
@@ -276,10 +288,10 @@ def merge(
     """Merge native frames and groups of Python frames into one stack, innermost first.
 
     Each group has the frames that one call of the interpreter's loop (an evaluator) runs. The evaluators are replaced
-    by their Python frames. Frames of the interpreter that are no evaluators are left out, unless they are inside the
+    by their Python frames. Frames of the interpreter that are not evaluators are left out, unless they are inside the
     innermost Python frame. ``cut``: whether there may be more native frames further out; ``torn``: whether there may be
-    more Python frames. If the numbers of evaluators and groups do not match, the native frames inside the innermost
-    evaluator come first, then all Python frames.
+    more Python frames. If the numbers of evaluators and groups differ, the native frames inside the innermost evaluator
+    come first, then all Python frames.
     """
     places = [index for index, native in enumerate(natives) if native.evaluates]
     if not any(groups):
@@ -304,7 +316,7 @@ def _fits(evaluators: int, groups: int, cut: bool, torn: bool) -> bool:
 
 
 def _beyond(natives: Sequence[NativeFrame], places: Sequence[int]) -> list[StackFrame]:
-    """Return the native frames from index ``places[0]`` on; no frames if ``places`` is empty.
+    """Return the native frames that begin at index ``places[0]``; no frames if ``places`` is empty.
 
     ``places``: the indexes of those frames of the interpreter's loop whose Python frames could not be read.
     """

@@ -13,12 +13,13 @@ if TYPE_CHECKING:
     from typing import Any, TypeVar
 
     T = TypeVar("T")
-    # The new texts by old text, and the new records by the id of the old record, because stacks share their frames.
+    # The new texts by old text, and the new records by the id of the old record (stacks share their frames).
     Known = dict[object, Any]
 
 __all__ = [
     "IN_GDB", "IN_SHELL", "MOST_DIGITS", "Sentence", "SeveralLines", "as_typed", "bounded_number", "csv_cell",
-    "file_name", "json_text", "named", "printable", "printable_lines", "printable_record", "quoted",
+    "file_name", "json_text", "named", "plain_word", "printable", "printable_lines", "printable_record", "quoted",
+    "without_commands",
 ]  # fmt: skip
 
 # The first word of gdbheap's commands, in gdb and in a shell.
@@ -33,8 +34,8 @@ LONGEST, LONGEST_QUOTED = 4000, 60
 FORGING = r"""["`|]|[.;!?][)\]}'>]*(?:\s|$)|\s-+\s|(?<!\w)'[^'\s]*\s[^']*'(?!\w)"""
 # Each match of FORGING has at least one of these.
 NEEDED_TO_FORGE = "\"`|.;!?-'"
-# Quoted texts that cannot close their quotes: a whole text, also a cut one, and one that is the key of an item or a
-# value.
+# Patterns of quoted strings that contain no closing quote. WHOLE_TEXT: nothing but a string, which may be cut. KEY: a
+# string that is a key, an item or a value, as in ['name'].
 TEXT = r"""[bruBRU]{0,2}'[^']*(?<!\\)'|b?"[^"]*(?<!\\)\""""
 WHOLE_TEXT = rf"(?:{TEXT})(?:…?(?: \([\d,]+ in all\))?)"
 KEY = rf"(?<=[\[({{=])(?:{TEXT})(?=[\])}},:])"
@@ -54,7 +55,7 @@ MOST_KINDS = 1 << 15
 # their kinds.
 UNPLAIN = "[^ -~]+(?:[ -~]{1,40}[^ -~]+)*"
 ESCAPED = f"(?:[{UNSEEN_MARK}{NOT_SHOWN}]|(?<=[{MARK}{UNSEEN_MARK}]{{{MOST_MARKS}}}){MARK})+"
-# Characters other than punctuation outside ASCII.
+# ASCII characters and the mark of a cut text: they are no punctuation outside ASCII.
 PLAIN = f"[\0-\x7f{CUT}]+"
 # int() accepts at most 4,300 digits, and older releases of Python get slow with many.
 MOST_DIGITS = 400
@@ -81,10 +82,11 @@ def as_typed(text: str, command: str) -> str:
 
 
 def printable(text: str) -> str:
-    """Return ``text`` on one line, with an escape for each character that controls a terminal or is invisible:
-    controls, line breaks, bidirectional controls, lone surrogates and characters without a width.
+    """Return ``text`` on one line, with an escape for each character that controls a terminal or is invisible.
+
+    These are controls, line breaks, bidirectional controls, lone surrogates, and characters without a width.
     """
-    # The mark of a cut text is in many long texts, which would take long below.
+    # Many long texts have the mark of a cut text. It alone does not need the slow search below.
     if text.isprintable() and (text.isascii() or max(text.replace(CUT, " ")) < PLAIN_END):
         return text
     # Imported here, because hardly any text needs it.
@@ -94,7 +96,9 @@ def printable(text: str) -> str:
 
 
 def _escaped(text: str) -> str:
-    """Return ``text`` with an escape for each character that is not shown, and for each mark beyond MOST_MARKS."""
+    """Return ``text`` with an escape for each invisible character. Combining marks are escaped if more than MOST_MARKS
+    follow one another.
+    """
     import re
 
     shown, end = [], 0
@@ -132,6 +136,16 @@ def _selects(character: str) -> bool:
     return "\ufe00" <= character <= "\ufe0f" or "\U000e0100" <= character <= "\U000e01ef"
 
 
+def plain_word(name: str, otherwise: str) -> str:
+    """Return the name of a file for a command that the user pastes. Return ``otherwise`` if a shell would not read the
+    name as one word without quotes.
+    """
+    # Imported here, because few sentences need it.
+    import re
+
+    return name if re.fullmatch(r"[\w./+][\w./+-]*", name, re.ASCII) else otherwise
+
+
 def printable_lines(text: str) -> str:
     """Return ``text`` with each of its lines ``printable``."""
     return "\n".join(map(printable, text.split("\n")))
@@ -149,7 +163,7 @@ def quoted(text: str, most: int = LONGEST_QUOTED) -> str:
     if re.fullmatch(HIDDEN, text) or (_is_quoted(text) and len(text) <= most):
         return text
     text = text[1:-1] if _is_quoted(text) else text
-    text = _without_commands(printable(text))
+    text = without_commands(printable(text))
     if len(text) > most:
         text = f"{text[: most // 2]}…{text[-(most // 2) :]}"
     text = text.replace('"', "\\x22")
@@ -197,7 +211,7 @@ def _has_marks(text: str) -> bool:
     return any(_KINDS[ord(character)] == PUNCTUATION for character in set(re.sub(PLAIN, "", text)))
 
 
-def _without_commands(text: str) -> str:
+def without_commands(text: str) -> str:
     """Return ``text`` with an escape in everything that looks like a quoted command of gdbheap."""
     for command, escaped in COMMANDS:
         text = text.replace(command, escaped)
@@ -209,8 +223,8 @@ class SeveralLines(str):
 
 
 class Sentence(str):
-    """A text that needs no further escaping: gdbheap's own sentence, whose names from the target have passed through
-    ``named()``, or a command line for the user to paste.
+    """A text that needs no further escaping: gdbheap's own sentence, or a command line for the user to paste. Names
+    from the target in it have passed through ``named()``.
 
     ``printable_record`` leaves its words unchanged.
     """
@@ -242,7 +256,7 @@ def _change_of(value: object) -> Callable[[Any, Known], Any] | None:
 def _name(text: str, known: Known) -> str:
     found: str | None = known.get(text)
     if found is None:
-        shown = _without_commands(printable(text))
+        shown = without_commands(printable(text))
         found = _remember(known, text, named(shown if len(shown) <= LONGEST else f"{shown[:LONGEST]}…"))
     return found
 

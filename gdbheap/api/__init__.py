@@ -1,4 +1,6 @@
-"""The library that programs and notebooks import: ``gdbheap.open``, its ``Heap``, and the answers as small records.
+"""The library that programs and notebooks import: ``gdbheap.open``, its ``Heap``, and the records that its questions
+return.
 
-It is a thin layer over the answers. ``gdbheap/__init__.py`` imports each name on first use.
+The answers come from ``gdbheap.answers``; this package only converts them. ``gdbheap/__init__.py`` imports each name on
+first use.
 """

@@ -5,13 +5,13 @@ from __future__ import annotations
 from contextlib import ExitStack
 from html import escape
 
+from gdbheap.api.arguments import Size, Target, size_of
 from gdbheap.api.heap import Heap, reading_of
 from gdbheap.api.opening import open
 from gdbheap.api.table import Table
-from gdbheap.api.values import Size, Target, size_of
 from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.difference import render
+from gdbheap.report.words.diff import render
 from gdbheap.snapshots import difference as differences
 from gdbheap.snapshots.snapshot import SnapshotWithBlocks
 from gdbheap.text import IN_SHELL, printable_record
@@ -77,7 +77,7 @@ class Difference:
 
     @property
     def same_process(self) -> bool:
-        """Whether all targets are the same process."""
+        """Whether all targets are the same process: of the same host and boot, with the same id and start time."""
         return self._found.same_process
 
     @property

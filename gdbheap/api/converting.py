@@ -5,9 +5,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from gdbheap.answers import at, block_kinds, chunks, holes, pyobjects, refs, retained
+from gdbheap.answers import at, block_kinds, chunks, holes, pyobjects, refs
 from gdbheap.answers.accounting import describing
 from gdbheap.answers.owners import HeldTogether
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.api.rows import (
     Block,
     BlockDescriptions,
@@ -23,7 +24,7 @@ from gdbheap.api.rows import (
     Retained,
     TypeRow,
 )
-from gdbheap.findings import Finding as Found
+from gdbheap.findings.finding import Finding as Found
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.report.words.findings import words_of
 from gdbheap.text import IN_SHELL, as_typed
@@ -55,19 +56,19 @@ def blocks_of(heap: Knows, rows: Iterable[chunks.Chunk]) -> list[Block]:
 
 
 def block_of(heap: Knows, found: at.Block) -> Block:
-    """Convert a block of the answers to the library's record of a block."""
+    """Return the ``Block`` of the library for a block that ``answers.at`` found. Its kind is read on first use."""
     used = [(found.address, found.size)] if found.state in IN_USE else []
     size, described = found.end - found.address, BlockDescriptions(heap, used)
     return Block(found.address, size, found.state, found.allocator, found.arena, heap, described)
 
 
 def kind_of(found: describing.BlockDescription) -> Kind:
-    """Convert the description of a block to the library's record of a kind."""
+    """Return the ``Kind`` of the library: the block's role in one word, and a description in a few words."""
     return Kind(found.kind.role, str(found))
 
 
 def hole_of(found: holes.Hole) -> Hole:
-    """Convert a hole of the answers to the library's record of a hole."""
+    """Return the ``Hole`` of the library for a hole that ``answers.holes`` found, with its neighbouring blocks."""
     before, after = (
         None if one is None else Neighbour(one.address, one.size, one.what) for one in (found.before, found.after)
     )
@@ -75,7 +76,9 @@ def hole_of(found: holes.Hole) -> Hole:
 
 
 def object_of(heap: Knows, found: at.Object) -> Object:
-    """Convert an object of the answers to the library's record of an object."""
+    """Return the ``Object`` of the library for an object that ``answers.at`` found. It keeps ``heap``, for questions
+    about it.
+    """
     return Object(found.address, found.type, found.size, found.text, heap)
 
 
@@ -87,19 +90,23 @@ def owner_of(found: at.At) -> Owner | None:
 
 
 def referrer_of(heap: Knows, found: refs.Referrer) -> Referrer:
-    """Convert a referrer of an object to the library's record."""
+    """Return the ``Referrer`` of the library for a row of ``heap refs``. It keeps ``heap``, for the object with the
+    pointer.
+    """
     return Referrer(found.address, found.type, found.edge, found.certain, heap)
 
 
 def holder_of(found: MainHolder) -> Holder:
-    """Convert a holder of the first page to the library's record."""
+    """Return the ``Holder`` of the library for a holder on the first page."""
     return Holder(
         found.bytes, found.resident, found.share, found.path, found.what, found.count, found.kind, found.address
     )
 
 
 def owner_row_of(found: HeldTogether) -> Holder:
-    """Convert a row of the list of all holders. Its path is empty if the holder of the blocks is unknown."""
+    """Return the ``Holder`` of the library for a row of ``heap owners``. Its path is "" if the holder of the blocks is
+    unknown.
+    """
     path, kind = found.root or "", found.kind or ""
     return Holder(found.bytes, found.resident, found.share, path, found.what, found.count, kind, found.address)
 
@@ -116,13 +123,17 @@ def findings_of(found: Iterable[Found]) -> list[Finding]:
 
 
 def type_of(found: pyobjects.TypeRow | block_kinds.KindRow) -> TypeRow:
-    """Convert the row of a type, or of a kind of blocks, to the library's record."""
+    """Return the ``TypeRow`` of the library for a Python type or a kind of blocks. Mapped memory counts as buffers; a
+    kind of blocks has none.
+    """
     if isinstance(found, block_kinds.KindRow):
         return TypeRow(found.type, found.count, found.bytes, 0, found.bytes)
     buffers = found.buffers + found.mapped
     return TypeRow(found.type, found.count, found.own, buffers, found.own + buffers)
 
 
-def retained_of(found: retained.Kept) -> Retained:
-    """Convert a row of retained sizes to the library's record."""
+def retained_of(found: RetainedRow) -> Retained:
+    """Return the ``Retained`` of the library for a row of ``heap retained``. Without a Python expression, ``path`` is
+    the path as text.
+    """
     return Retained(found.address, found.type, found.count, found.own, found.retained, found.path or found.chain)

@@ -1,7 +1,8 @@
-"""The process that reads a program's copy of itself.
+"""The process that reads the frozen copy of a program, for ``gdbheap.snapshot`` and ``gdbheap.write_report``.
 
-The copy starts this process as its child. The process has the copy's memory open as a descriptor, and reports its
-result in one line."""
+The copy starts this process as its child, with the copy's memory open as a descriptor. The process prints its result in
+one line.
+"""
 
 from __future__ import annotations
 

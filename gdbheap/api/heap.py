@@ -14,12 +14,12 @@ from typing import Any
 from gdbheap.answers import at, block_kinds, chunks, holes, owners, pyobjects, retained
 from gdbheap.answers.aborted import abort_of
 from gdbheap.api import converting, writing
-from gdbheap.api.reading import Reading
+from gdbheap.api.arguments import Size, address_of, count_of, size_of, word_of
+from gdbheap.api.open_target import SharedTarget
 from gdbheap.api.rows import Block, Finding, Holder, Hole, Object, Retained, TypeRow
 from gdbheap.api.table import Table
-from gdbheap.api.values import Size, address_of, count_of, size_of, word_of
 from gdbheap.errors import NotAPython, UsageError, or_none
-from gdbheap.findings import ordered, placed
+from gdbheap.findings.settlement import ordered, placed
 from gdbheap.first_page.ledger import Ledger, Line, arranged, ledger, ledger_and_holders, without_details
 from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.first_page.next_lines import next_of_snapshot
@@ -40,12 +40,12 @@ class Heap:
 
     Nothing is read before the first question. Then a process is stopped only while its bytes are copied, and all
     answers are about that moment. ``close``, or the end of a ``with`` block, releases everything; after that each
-    question raises ValueError. Sizes are in bytes; arguments that are sizes also accept texts such as "1M".
+    question raises ValueError. Sizes are in bytes; arguments that are sizes may also be strings such as "1M".
 
-    Errors are GdbheapErrors: the text is a line for people, ``status`` the exit status that the command would have, and
-    ``next`` what to do. ``print(heap)`` prints the first page of ``gdbheap PID``."""
+    Errors are GdbheapErrors. The text of an error is one line, ``status`` is the exit status that the command would
+    have, and ``next`` says what to do. ``print(heap)`` prints the first page of ``gdbheap PID``."""
 
-    def __init__(self, reading: Reading, path: str = "") -> None:
+    def __init__(self, reading: SharedTarget, path: str = "") -> None:
         self._reading, self._path = reading, path
         self._page: Ledger | None = None
         self._books: Ledger | None = None
@@ -66,7 +66,7 @@ class Heap:
 
     @property
     def closed(self) -> bool:
-        """Whether the heap was closed."""
+        """Whether ``close`` was called. Each question then raises ValueError."""
         return self._reading.closed
 
     def __repr__(self) -> str:
@@ -153,18 +153,20 @@ class Heap:
     def owners(self, top: int | None = None) -> Table[Holder]:
         """Return all holders of memory in use, or the first ``top``, largest first.
 
-        Reads all references, once for a heap. Raises Unsupported if no allocator is known, and for a snapshot.
+        Reads all references, once for a heap. Raises Unsupported for a snapshot, or if no allocator is known.
         """
         with self._reading.asked("the holders of all blocks; 'holders' has only the largest ones") as heap:
             found = owners.owners(heap, None, count_of(top))
         return Table(map(converting.owner_row_of, found.groups), Holder)
 
     def findings(self) -> Table[Finding]:
-        """Return the findings, which are memory that could be freed or avoided, largest first, as on the first page."""
+        """Return the findings of the first page, largest first. A finding names memory that could be freed, or that a
+        change would save.
+        """
         return Table(converting.findings_of(self._first_page().findings), Finding)
 
     def types(self, top: int | None = None) -> Table[TypeRow]:
-        """Return the types that hold the memory, or the first ``top``, largest first.
+        """Return the types of the objects in memory, or the first ``top``, largest first.
 
         A program without Python has kinds of blocks instead: classes, containers, blocks of libraries. Raises
         Unsupported if neither is known.
@@ -212,8 +214,8 @@ class Heap:
 
         ``min`` is 1 MiB by default; 0 means all blocks, which may be millions. ``state``: "used", "mmapped", "free",
         "tcache" or another state of glibc's blocks, or several states; ``type``: a pattern with *, ? and [...] for what
-        is in the blocks. Raises UsageError for an unknown state, Unsupported if no allocator is known, and for a
-        snapshot."""
+        is in the blocks. Raises UsageError for an unknown state, and Unsupported for a snapshot or if no allocator is
+        known."""
         selection = chunks.Selection(
             _states(state), size_of(min), None if max is None else size_of(max), None,
             None if type is None else word_of(type),
@@ -341,6 +343,6 @@ def _largest_first(line: Line) -> tuple[bool, int]:
     return line.resident is None, -(line.resident or 0)
 
 
-def reading_of(heap: Heap) -> Reading:
-    """Return the private ``Reading`` of a heap, for other modules of the library."""
+def reading_of(heap: Heap) -> SharedTarget:
+    """Return the private ``SharedTarget`` of a heap, for other modules of the library."""
     return heap._reading

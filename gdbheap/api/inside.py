@@ -12,9 +12,8 @@ import sys
 import time
 from typing import Any
 
-from gdbheap._native import BY_SIGNAL, NO_OWN_MEMORY, NOT_STARTED
-from gdbheap._native import OwnCopy as Copy
-from gdbheap.api.values import Seconds, seconds_of
+from gdbheap._native import BY_SIGNAL, NO_OWN_MEMORY, NOT_STARTED, OwnCopy
+from gdbheap.api.arguments import Seconds, seconds_of
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import EXHAUSTED, GdbheapError, NotPermitted, Unsupported, UsageError, one_line
 from gdbheap.files import check_writable
@@ -45,8 +44,10 @@ _busy: dict[int, object] = {}
 class Saved:
     """A file that a program wrote about itself.
 
-    ``size``: the size of the file in bytes; ``paused``: for how many seconds the calling thread was paused while the
-    copy was made; ``seconds``: the time of the whole call."""
+    ``size``: the size of the file in bytes.
+    ``paused``: for how many seconds the calling thread was paused while the copy was made.
+    ``seconds``: the time of the whole call.
+    """
 
     path: str
     size: int
@@ -107,7 +108,7 @@ def _written(
     return Saved(file, _size(*ended), copy.paused, time.monotonic() - began)
 
 
-def _copy(words: list[str]) -> Copy:
+def _copy(words: list[str]) -> OwnCopy:
     encoded = [os.fsencode(word) for word in words]
     environment = [
         name + b"=" + value
@@ -115,7 +116,7 @@ def _copy(words: list[str]) -> Copy:
         if not name.startswith(tuple(map(str.encode, NOT_HANDED_ON)))
     ]
     try:
-        return Copy(encoded, environment)
+        return OwnCopy(encoded, environment)
     except OSError as error:
         why = EXHAUSTED.get(error.errno or 0) or f"{error.strerror}: {INSTEAD}"
         raise Unsupported(f"the kernel refuses a copy of this program: {why}") from None

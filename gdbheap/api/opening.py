@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import os
 
+from gdbheap.api.arguments import Seconds, Target, pid_of, seconds_of
 from gdbheap.api.current import current
 from gdbheap.api.heap import Heap
-from gdbheap.api.reading import Reading
+from gdbheap.api.open_target import SharedTarget
 from gdbheap.api.targets import CoreFile, Current, LiveProcess
-from gdbheap.api.values import Seconds, Target, pid_of, seconds_of
 from gdbheap.contents.python.text.disclosure import wanted
 from gdbheap.errors import NoTarget, NotPermitted, UsageError
 from gdbheap.files import find_file
@@ -28,7 +28,7 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
     first question a process is stopped while its private memory is copied, for at most ``max_stop`` (seconds, or "2s";
     0: no limit). ``clone``: stop it only while the kernel makes a frozen copy of it. ``no_text``: answers show no
     contents of strings, bytes and keys (GDBHEAP_NO_TEXT=1 does the same). Raises NoTarget if the target does not exist,
-    NotPermitted, and UsageError for options that do not fit the target."""
+    NotPermitted if it may not be read, and UsageError for options that do not fit the target."""
     limit = seconds_of(max_stop) or None
     hidden = no_text or wanted(os.environ)
     found = meant(target)
@@ -38,21 +38,21 @@ def open(target: Target, *, clone: bool = False, max_stop: Seconds = 5, no_text:
             raise NotPermitted(f"{itself}: gdbheap.snapshot(FILE) reads it from inside")
         when_untraced(found, lambda: refusal.check(found))
         process = LiveProcess(found, limit, clone)
-        return Heap(Reading(process, process.name, hidden))
+        return Heap(SharedTarget(process, process.name, hidden))
     if clone:
         raise UsageError("clone=True needs a process")
     if is_snapshot(found):
-        return Heap(Reading(read(found), f"snapshot {found}", hidden), found)
+        return Heap(SharedTarget(read(found), f"snapshot {found}", hidden), found)
     if find_file(found) is None:
         raise NoTarget(f"there is no file {found}: give the id of a process, or the path of a core or a snapshot")
     core = CoreFile(found)
-    return Heap(Reading(core, core.name, hidden))
+    return Heap(SharedTarget(core, core.name, hidden))
 
 
 def meant(target: Target) -> ProcessFolder | str:
     """Return the open folder of the process that ``target`` names, or the path of the file that it names.
 
-    Raises NoTarget, NotPermitted, UsageError."""
+    Raises NoTarget, NotPermitted or UsageError."""
     found = parse_target(os.fspath(target)) if isinstance(target, (str, os.PathLike)) else pid_of(target)
     return refusal.open_folder(found) if isinstance(found, int) else found
 
@@ -65,4 +65,4 @@ def here() -> Heap:
     found = current()
     if found is None:
         raise UsageError("gdbheap.here() works only in gdb's own Python: type 'heap' in gdb first, which loads gdbheap")
-    return Heap(Reading(Current(found), found.name, wanted(os.environ)))
+    return Heap(SharedTarget(Current(found), found.name, wanted(os.environ)))

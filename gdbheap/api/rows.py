@@ -47,7 +47,7 @@ class Knows(Protocol):
         """Return the kinds of blocks in use, by address. ``blocks``: (address, size in bytes) of each block."""
 
     def owner_of(self, address: int) -> Owner | None:
-        """Return the owner of the block at an address."""
+        """Return the owner of the block at an address; None if the block is not in use."""
 
     def way(self, address: int) -> str | None:
         """Return the path from a root to an address; None if no root reaches it."""
@@ -61,7 +61,9 @@ class Knows(Protocol):
         """
 
     def object_at(self, address: int) -> Object:
-        """Return the object at an address."""
+        """Return the Python object whose block contains an address, or the block itself. Raises UsageError if no block
+        in use does.
+        """
 
 
 class BlockDescriptions:
@@ -134,9 +136,10 @@ class Block:
         return self._heap.owner_of(self.address)
 
     def path(self) -> str | None:
-        """Return how the program reaches the block, as a Python expression or in words; None if no root reaches it.
+        """Return how the program reaches the block, as a Python expression or as text; None if no root reaches it.
 
-        Reads all references, once for a heap."""
+        Reads all references, once for a heap.
+        """
         return self._heap.way(self.address)
 
 
@@ -151,7 +154,7 @@ class Neighbour:
 
 @dataclass(frozen=True)
 class Hole:
-    """A hole: a maximal run of free bytes in an arena that is not returned to the kernel.
+    """A hole: a maximal run of free bytes in an arena. Its memory is not returned to the kernel.
 
     ``resident``: the bytes of its whole pages that are resident; ``before``, ``after``: the blocks next to it, which
     pin it; None if there is no such block."""
@@ -187,17 +190,17 @@ class Object:
         return self._heap.referrers_of(self.address, top)
 
     def path(self) -> str | None:
-        """Return how the program reaches the object, as a Python expression or in words; None if no root reaches it."""
+        """Return how the program reaches the object, as a Python expression or as text; None if no root reaches it."""
         return self._heap.way(self.address)
 
     @property
     def retained(self) -> int:
-        """The bytes that would be freed with the object."""
+        """The bytes that would be freed with the object. Reads all references, once for a heap."""
         return self._heap.retained_by(self.address)
 
     @property
     def owner(self) -> Owner | None:
-        """The owner of the object's block."""
+        """The owner of the object's block; None if no owner is known."""
         return self._heap.owner_of(self.address)
 
 
@@ -223,11 +226,15 @@ class Referrer:
 
 @dataclass(frozen=True)
 class Holder:
-    """A holder of memory in use. ``bytes``: the bytes of the blocks that it holds; ``resident``: their resident bytes;
-    ``share``: their share of RSS, from 0 to 1.
+    """A holder of memory in use.
 
-    ``path``: the variable, module, class, thread or memory, as a person would write it; ``kind``: its kind. ``what``:
-    the type of the holder, or the content of most of its memory; ``count``: the number of its items, or of its blocks.
+    ``bytes``: the bytes of the blocks that it holds.
+    ``resident``: the resident bytes among them.
+    ``share``: their share of RSS, from 0 to 1.
+    ``path``: the variable, module, class, thread or memory, as a person would write it.
+    ``kind``: the kind of the holder.
+    ``what``: the type of the holder, or the content of most of its memory.
+    ``count``: the number of its items, or of its blocks.
     """
 
     bytes: int
@@ -242,8 +249,11 @@ class Holder:
 
 @dataclass(frozen=True)
 class Finding:
-    """Memory that could be freed or avoided: about ``bytes``, with ``text``, ``advice``, and command lines to paste.
+    """A finding: about ``bytes`` bytes of memory that could be freed, or that a change would save.
 
+    ``text``: a description of the memory.
+    ``advice``: what to do.
+    ``commands``: command lines to paste.
     ``doubtful``: the memory may be intended, or the finding is a guess.
     """
 
@@ -259,8 +269,10 @@ class Finding:
 class TypeRow:
     """All objects of a type, or all blocks of a kind in a program without Python.
 
-    ``own``: the bytes of the objects' own blocks; ``buffers``: the bytes of the blocks that they own; ``bytes``: the
-    sum of these two."""
+    ``own``: the bytes of the objects' own blocks.
+    ``buffers``: the bytes of the blocks that the objects own.
+    ``bytes``: the sum of these two.
+    """
 
     type: str
     count: int
@@ -273,8 +285,11 @@ class TypeRow:
 class Retained:
     """An object, or all objects of a type or a module.
 
-    ``own``: the bytes of the objects themselves; ``retained``: the bytes that would be freed with them. ``path``: how
-    an object is reached; ``address``: None for all objects of a type."""
+    ``own``: the bytes of the objects themselves.
+    ``retained``: the bytes that would be freed with them.
+    ``path``: how an object is reached.
+    ``address``: None for all objects of a type.
+    """
 
     address: int | None
     type: str

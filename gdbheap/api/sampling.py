@@ -5,8 +5,8 @@ from __future__ import annotations
 import time
 from collections.abc import Iterator
 
+from gdbheap.api.arguments import Seconds, Target, seconds_of
 from gdbheap.api.opening import meant
-from gdbheap.api.values import Seconds, Target, seconds_of
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.sampling.sample import Sample as Sampled
@@ -23,8 +23,10 @@ LEAST_LOOK_SECONDS = 0.1
 class Sample:
     """A process at one moment; sizes in bytes.
 
-    ``time``: seconds since 1970; ``seconds``: seconds since the first sample. ``in_use``: the bytes that the C
-    library's malloc has handed out; ``system``: the bytes that malloc got from the kernel. Either is None if unknown.
+    ``time``: seconds since 1970.
+    ``seconds``: seconds since the first sample.
+    ``in_use``: the bytes that the C library's malloc has handed out, None if unknown.
+    ``system``: the bytes that malloc got from the kernel, None if unknown.
     ``doubtful``: whether a figure changed while the sample was taken.
     """
 
@@ -44,8 +46,9 @@ class Sample:
 def sample(target: Target, every: Seconds = 1, duration: Seconds | None = None, stop: bool = False) -> Iterator[Sample]:
     """Sample a process every ``every`` (seconds, or "2s"), until it ends or ``duration`` has passed.
 
-    The process is not stopped, unless ``stop`` is true; malloc's bytes in use are then exact. Raises NoTarget,
-    NotPermitted and UsageError at once, before the first sample is requested."""
+    If ``stop`` is true, the process is stopped for each sample, and malloc's bytes in use are exact. Otherwise the
+    process is not stopped. Raises NoTarget, NotPermitted and UsageError at once, before the first sample is requested.
+    """
     process, between = meant(target), seconds_of(every)
     if isinstance(process, str):
         raise UsageError(f"{process} is not a process: only a running process can be sampled")

@@ -8,8 +8,8 @@ from html import escape
 from itertools import islice
 from typing import Any, Generic, TypeVar, overload
 
-from gdbheap.errors import Unsupported, one_line
-from gdbheap.export.arrow import MISSING
+from gdbheap.errors import one_line
+from gdbheap.export.arrow import missing
 from gdbheap.report.text.numbers import size_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, table
@@ -62,7 +62,7 @@ class Table(Sequence[Row], Generic[Row]):
         try:
             import pandas
         except ImportError:
-            raise Unsupported(MISSING.format("to_pandas()", "pandas", "pandas")) from None
+            raise missing("to_pandas()", "pandas", "pandas") from None
         types, cells = self._types(), self._cells()
         # Integers stay integers even if some are unknown.
         return pandas.DataFrame(
@@ -80,7 +80,7 @@ class Table(Sequence[Row], Generic[Row]):
         try:
             import pyarrow
         except ImportError:
-            raise Unsupported(MISSING.format("to_arrow()", "pyarrow", "arrow")) from None
+            raise missing("to_arrow()", "pyarrow", "arrow") from None
         cells = self._cells()
         types = {
             name: pyarrow.list_(pyarrow.string()) if kind == "list" else pyarrow.type_for_alias(kind)
@@ -117,7 +117,8 @@ class Table(Sequence[Row], Generic[Row]):
         return {} if self._kind is None else types_of(self._kind)
 
     def _cells(self) -> dict[str, list[Any]]:
-        """Return the cells of each column. Texts are made printable, because a target's names may not be valid text."""
+        """Return the cells of each column. Strings are made printable, because a target's names may not be valid
+        text."""
         found: dict[str, list[Any]] = {name: [] for name in self.columns}
         for row in self.rows:
             for name, value in cells_of(row, found):

@@ -25,7 +25,7 @@ class OpenTarget(Protocol):
         """The target's name, such as "process 1234"."""
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap for one question. The method is the generator of a context manager."""
+        """Yield the heap for one question. ``asked`` makes a context manager of this generator."""
 
     def close(self) -> None:
         """Drop the heap, and end a frozen copy of the process."""
@@ -33,8 +33,8 @@ class OpenTarget(Protocol):
 
 class LiveProcess:
     """A process, read at the first question. The process is stopped while its private memory is copied, or with
-    ``clone`` while the kernel makes a frozen copy. If there is no room for its memory, the process is stopped for each
-    question. ``limit``: the most seconds for which it is stopped; None: no limit."""
+    ``clone`` while the kernel makes a frozen copy. If its memory is too large to be copied, the process is stopped for
+    each question. ``limit``: the most seconds for which it is stopped; None: no limit."""
 
     def __init__(self, folder: ProcessFolder, limit: float | None, clone: bool) -> None:
         self._folder, self._limit, self._clone = folder, limit, clone
@@ -47,7 +47,6 @@ class LiveProcess:
         return f"process {self._folder.pid}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap. Raises the same errors as ``stopped`` and ``cloned``."""
         if self._heap is None and self._is_lasting:
             self._take()
         if self._heap is not None:
@@ -58,8 +57,8 @@ class LiveProcess:
 
     def _take(self) -> None:
         if self._clone:
-            # The frozen copy ends as soon as its bytes are copied into this program. If there is no room for them, it
-            # ends when this target is closed.
+            # The frozen copy ends as soon as its bytes are copied into this program. If there is not enough memory for
+            # them, it ends when this target is closed.
             self._heap = Heap(self._held.enter_context(cloned(self._folder, self._limit, copies=True)))
             return
         with stopped(self._folder, self._limit, copies=True) as process:
@@ -69,7 +68,6 @@ class LiveProcess:
             self._heap = Heap(process)
 
     def close(self) -> None:
-        """Drop the heap, and end a frozen copy of the process."""
         self._heap = None
         self._held.close()
 
@@ -86,7 +84,6 @@ class CoreFile:
         return f"core {self._path}"
 
     def heap(self) -> Iterator[Heap]:
-        """Yield the heap. Raises the same errors as ``Core``."""
         if self._heap is None:
             self._heap = Heap(Core(self._path))
         yield from _kept(self)

@@ -1,4 +1,4 @@
-"""Write a heap to a file, as a snapshot or as a page for a browser. Commands and the library use this."""
+"""Write a heap to a file, as a snapshot or as a page for a browser. The commands and the library use this module."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from gdbheap.files import PRIVATE, write_bytes
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
 from gdbheap.snapshots.file import write
-from gdbheap.snapshots.snapshot import SnapshotWithBlocks, Written, take
+from gdbheap.snapshots.snapshot import SnapshotWithBlocks, WrittenSnapshot, take
 
 __all__ = ["HtmlPage", "look_report", "target_report", "write_page", "write_snapshot", "written"]
 
@@ -18,8 +18,9 @@ __all__ = ["HtmlPage", "look_report", "target_report", "write_page", "write_snap
 class HtmlPage:
     """An HTML page.
 
-    ``data``: its bytes; ``missing``: a line for each answer that it lacks; ``is_blind``: whether most of the memory was
-    not analysed.
+    ``data``: its bytes.
+    ``missing``: a line for each answer that it lacks.
+    ``is_blind``: whether most of the memory was not analysed.
     """
 
     data: bytes
@@ -34,7 +35,7 @@ def write_snapshot(
     with_blocks: bool = False,
     with_contents: bool = False,
     mode: int = PRIVATE,
-) -> Written:
+) -> WrittenSnapshot:
     """Write a snapshot. Raises UsageError if the file cannot be written.
 
     ``with_owners``: whether to find all references; None: only if finding them is quick.
@@ -43,10 +44,10 @@ def write_snapshot(
     return written(path, take(heap, with_owners, with_blocks), mode)
 
 
-def written(path: str, look: SnapshotWithBlocks, mode: int = PRIVATE) -> Written:
+def written(path: str, look: SnapshotWithBlocks, mode: int = PRIVATE) -> WrittenSnapshot:
     """Write a snapshot that was taken before. Raises the same errors as ``write_snapshot``."""
     size, found = write(path, look, mode), look.snapshot
-    return Written(
+    return WrittenSnapshot(
         path,
         size,
         found.time,
@@ -71,7 +72,9 @@ def target_report(heap: Heap, with_owners: bool | None = None, with_contents: bo
 
 
 def look_report(look: SnapshotWithBlocks) -> HtmlPage:
-    """Return the HTML page of a snapshot."""
+    """Return the HTML page of a snapshot. Answers that the snapshot does not contain are named in the page's
+    ``missing``.
+    """
     from gdbheap.report.page.target import missing_in, target_page
     from gdbheap.snapshots.overview import overview_of_snapshot
 
@@ -81,6 +84,6 @@ def look_report(look: SnapshotWithBlocks) -> HtmlPage:
 
 
 def write_page(path: str, made: HtmlPage, mode: int = PRIVATE) -> int:
-    """Write an HTML page, and return the size of its file in bytes. Raises UsageError if it cannot be written."""
+    """Write an HTML page, and return its size in bytes. Raises UsageError if the file cannot be written."""
     write_bytes(path, made.data, mode)
     return len(made.data)

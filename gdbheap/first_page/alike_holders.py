@@ -1,4 +1,5 @@
-"""Merge rows of holders whose names differ only in the thread or the mapping, if there are many of them."""
+"""Merge similar holders into one row, such as the stacks of many threads. Their names differ only in a thread or an
+address."""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 
-from gdbheap.answers.shared_out import MAX_PARTS, Part
+from gdbheap.answers.shared_out import MAX_PARTS, HolderPart
 from gdbheap.findings.holder.rule import MainHolder
 
 __all__ = ["fold_alike"]
@@ -20,7 +21,7 @@ MANY = {"stack": "stacks", "registers": "registers", "thread-local data": "threa
 
 
 def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
-    """Return the rows of holders. If more than MOST_ALIKE rows are similar, they become one row."""
+    """Return the rows of holders. More than MOST_ALIKE similar rows become one row."""
     groups: defaultdict[tuple[str, str], list[MainHolder]] = defaultdict(list)
     for row in rows:
         groups[row.kind, _shape(row.path)].append(row)
@@ -28,7 +29,8 @@ def fold_alike(rows: Sequence[MainHolder]) -> list[MainHolder]:
 
 
 def _shape(path: str) -> str:
-    """Return the part of a holder's name that similar holders have in common."""
+    """Return a holder's name without the number of a thread or the address of a mapping, so that similar holders have
+    equal names."""
     return AT_PLACE.sub("", OF_THREAD.sub(r"\1 of thread", path))
 
 
@@ -56,10 +58,10 @@ def _title(shape: str, count: int) -> str:
     return f"{MANY[kind]} of {count:,} threads{rest}" if of and kind in MANY else f"{count:,} mappings {shape}"
 
 
-def _parts(alike: list[MainHolder]) -> list[Part]:
+def _parts(alike: list[MainHolder]) -> list[HolderPart]:
     sums: defaultdict[str, list[int]] = defaultdict(lambda: [0, 0])
     for part in (part for row in alike for part in row.parts):
         sums[part.what][0] += part.count
         sums[part.what][1] += part.bytes
-    found = [Part(what, *total) for what, total in sums.items()]
+    found = [HolderPart(what, *total) for what, total in sums.items()]
     return sorted(found, key=lambda part: (-part.bytes, part.what))[:MAX_PARTS]

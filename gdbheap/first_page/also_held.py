@@ -9,6 +9,7 @@ from dataclasses import field, replace
 
 from gdbheap.answers.accounting.paths import in_a_line, without_subscripts
 from gdbheap.answers.accounting.source_paths import source_path
+from gdbheap.answers.accounting.stale_holders import MIN_STALE_PART
 from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.packages import DICT
 from gdbheap.contents.python.names.paths import ObjectPaths, is_own_dict
@@ -30,19 +31,21 @@ NO_NAME = "holds it"
 THROUGH = ", through "
 # The number of the largest blocks among which a global's block is searched.
 MAX_LARGEST = 32
-# Tasks are mentioned from MIN_TASKS on, if they reach this percentage of the holder's bytes.
+# Tasks are mentioned if there are at least MIN_TASKS of them, and if they reach at least TASKS_PERCENT percent of the
+# holder's bytes.
 MIN_TASKS, TASKS_PERCENT = 10, 50
 SUSPENDED = (TASK, GREENLET, *GENERATORS)
 
 
 @dataclass(frozen=True)
 class _Others:
-    """The bytes that removing a holder alone would free (``retained``), and other holders of the same memory.
+    """The memory of a holder that other holders reach too.
 
-    ``alone``: whether ``retained`` is most of the memory that the holder reaches. ``names``: the other holders of the
-    remaining memory, if ``alone`` is false. ``together``: the bytes that removing the holder and all other holders
-    would free, None if unknown. ``own``: other names of the holder itself. ``at_most``: ``retained`` plus the memory
-    that only stale references may hold, None if there is none."""
+    ``retained``: the bytes that removing only this holder would free. ``alone``: whether that is most of the memory
+    that the holder reaches. ``names``: the other holders of the remaining memory, if ``alone`` is false. ``together``:
+    the bytes that removing all of these holders would free, None if unknown. ``own``: other names of the holder itself.
+    ``at_most``: ``retained`` plus the memory that other nodes reach only by words that may be stale. It is None if
+    there is no such memory."""
 
     retained: int
     alone: bool = True
@@ -132,9 +135,9 @@ def _others(heap: Heap, row: MainHolder, members: set[int]) -> _Others:
     is_all = all(way.is_holder for way in ways) and holds_alone(together, held)
     phases = graph.phases([other.id for other in rest]) if isinstance(paths, ObjectPaths) else []
     stale = sum(other.bytes for other, phase in zip(rest, phases) if phase >= BY_REMAINS)
-    return _Others(
-        retained, False, others[:MAX_OTHERS], together if is_all else None, at_most=retained + stale if stale else None
-    )
+    most = max(retained + stale, found.most)
+    at_most = most if MIN_STALE_PART * (most - retained) >= held else None
+    return _Others(retained, False, others[:MAX_OTHERS], together if is_all else None, at_most=at_most)
 
 
 def _folded(names: Iterable[str]) -> list[str]:
@@ -155,7 +158,7 @@ def _holder_of(way: str) -> str:
 
 
 def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Path]:
-    """Yield the paths of other references to the holder itself. A dict may refer to it by several keys."""
+    """Yield the paths of other references to the holder itself. A dict may refer to the holder by several keys."""
     graph = paths.references.graph
     for source, target in references:
         path = paths.path([*graph.chain(source), target])
@@ -167,7 +170,7 @@ def _aliases(paths: Paths, references: Sequence[tuple[int, int]]) -> Iterator[Pa
 
 
 def _keys(paths: Paths, source: int, target: int) -> list[str]:
-    """Return the names under which a dict, or its keys' buffer, holds an object; none if ``source`` is no dict."""
+    """Return the names under which a dict, or its keys' buffer, holds an object; none if ``source`` is not a dict."""
     holder, held = paths.references.owner_of(source), paths.references.node(target)
     if not isinstance(paths, ObjectPaths) or holder is None or not holder.type or paths.type_name(holder) != DICT:
         return []
@@ -176,11 +179,10 @@ def _keys(paths: Paths, source: int, target: int) -> list[str]:
 
 @dataclass(frozen=True)
 class _Way:
-    """A node that reaches the same memory as a holder, with the path to the node.
+    """A node that reaches memory of a holder too, with the path to the node as its name.
 
     ``is_holder``: whether the node is an object or a global. If not, it is a namespace or a stack, which also holds
-    much other memory.
-    """
+    much other memory."""
 
     node: int
     name: str

@@ -1,5 +1,4 @@
-"""Check the settings that gdbheap advises: find out which settings were given to the program, and which are in
-force."""
+"""Compare the settings that gdbheap advises with those that the program was started with, and with those in force."""
 
 from __future__ import annotations
 
@@ -15,24 +14,23 @@ from gdbheap.answers.accounting.partition import total
 from gdbheap.contents.python.text.disclosure import Disclosure
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
-from gdbheap.findings import Evidence, Finding
+from gdbheap.findings.finding import Evidence, Finding
 from gdbheap.findings.thresholds import DEFAULT, DEFAULT_THRESHOLD, SET, Origin, origin
 from gdbheap.first_page.ledger import judged
 from gdbheap.heap import Heap
-from gdbheap.targets.environment import initial_environment
+from gdbheap.targets.start_environment import initial_environment
 
 HUGETLB = "hugetlb"
 About = Literal["large-holes", "tops", "thread-tops", "huge-pages"]
 
 
 @dataclass(frozen=True)
-class Setting:
+class MallocSetting:
     """One setting of glibc's malloc, from a variable of its own or from GLIBC_TUNABLES.
 
-    ``how``: the origin of the value in force: "set", "default" or "risen" (raised by glibc). ``memory``: the memory
-    that the setting affects: "large-holes" (of 128 KiB or more), "tops", "thread-tops" or "huge-pages" (malloc's memory
-    in huge pages).
-    """
+    ``how``: how the value in force came about: "set", "default" or "risen" (raised by glibc). ``memory``: the memory
+    that the setting affects. "large-holes" are holes of 128 KiB or more, "huge-pages" is malloc's memory in huge pages.
+    "tops" and "thread-tops" are top chunks."""
 
     name: str
     value: str | None
@@ -60,7 +58,7 @@ class CheckAdvice:
     setting.
     """
 
-    settings: list[Setting]
+    settings: list[MallocSetting]
     other_settings: list[Other]
     findings: list[Finding]
     knows_environment: bool
@@ -124,12 +122,12 @@ def _shown(disclosure: Disclosure, value: str | None) -> str | None:
     return None if value is None else disclosure.setting(value)
 
 
-def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evidence) -> Setting:
+def _setting(kind: _Kind, par: MallocPar, given: dict[str, str], evidence: Evidence) -> MallocSetting:
     value, by = setting_in(given, kind.name, kind.tunable)
     in_force = _in_force(kind, par)
     took = None if value is None else _is_in_force(kind, number_of(value), in_force)
     shown = _shown(evidence.heap.disclosure, value)
-    return Setting(
+    return MallocSetting(
         kind.name, shown, by, kind.field, in_force, _how(kind, par), took, kind.about, _bytes(kind, evidence)
     )
 
@@ -146,7 +144,7 @@ def _in_force(kind: _Kind, par: MallocPar) -> int:
 
 
 def _is_in_force(kind: _Kind, number: int | None, in_force: int) -> bool:
-    """Return whether malloc uses the given number for a setting. For hugetlb, a number from 2 on is the size of the
+    """Return whether malloc uses the given number for a setting. For hugetlb, a number of 2 or more is the size of the
     pages.
     """
     return (min(number, 2) if number is not None and kind.field == HUGETLB else number) == in_force

@@ -7,9 +7,9 @@ from dataclasses import field
 from gdbheap._native import KeptNode
 from gdbheap.answers.accounting.absent import share_of_rss
 from gdbheap.answers.accounting.paths import in_words
-from gdbheap.answers.accounting.rows import least_of_row
+from gdbheap.answers.accounting.smallest_row import least_of_row
 from gdbheap.answers.accounting.source_paths import source_path
-from gdbheap.answers.shared_out import MAX_PARTS, VARIABLE, Part
+from gdbheap.answers.shared_out import MAX_PARTS, VARIABLE, HolderPart
 from gdbheap.contents.python.names.paths import ObjectPaths
 from gdbheap.contents.python.names.struct_fields import LRU_CACHE
 from gdbheap.contents.python.objects.comparable import CacheLimit, cache_limit, length_of
@@ -20,11 +20,11 @@ from gdbheap.heap import Heap
 
 __all__ = ["FirstHolders", "first_holders", "length_at", "limit_of"]
 
-# How many adjacent blocks one CPU core examines in a second; a block that is not adjacent counts as three.
+# How many adjacent blocks one CPU core examines in a second; a block that is not adjacent counts as three blocks.
 LOOKED_AT_A_SECOND = 16_000_000
-# The search of a core ends after SLOWER times the given seconds plus MARGIN.
+# The search in a core file ends after SLOWER times the given seconds plus MARGIN.
 #
-# A core is read in parts, which takes longer than reading copied memory.
+# A core file is read in parts, which takes longer than reading copied memory.
 SLOWER, MARGIN = 1.25, 0.5
 
 
@@ -72,7 +72,9 @@ def _row(heap: Heap, paths: ObjectPaths, kept: KeptObjects, row: KeptNode) -> Ma
         length_at(heap, row.address) if limit is None else limit.entries,
         VARIABLE,
         row.address,
-        parts=[Part(paths.kind_name(part.type_address), part.count, part.bytes) for part in row.parts[:MAX_PARTS]],
+        parts=[
+            HolderPart(paths.kind_name(part.type_address), part.count, part.bytes) for part in row.parts[:MAX_PARTS]
+        ],
         at_least=True,
         limit=None if limit is None else limit.maximum,
     )

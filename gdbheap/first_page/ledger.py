@@ -12,8 +12,8 @@ from dataclasses import field, replace
 from typing import Any
 
 from gdbheap.allocators.allocator import State
-from gdbheap.allocators.finding import OF_C_LIBRARIES
 from gdbheap.allocators.line_ids import BREAK_OF_OTHERS, UNEXPLAINED, LineId, line_below
+from gdbheap.allocators.registry import OF_C_LIBRARIES
 from gdbheap.answers.aborted import Abort
 from gdbheap.answers.accounting.partition import (
     CODE,
@@ -42,9 +42,12 @@ from gdbheap.answers.container import MOST_FILES, Container, container
 from gdbheap.answers.holder_change import Since
 from gdbheap.dataclass import dataclass
 from gdbheap.documents import renamed_keys
-from gdbheap.findings import Evidence, Finding, findings, ordered, placed
+from gdbheap.findings.finding import Evidence, Finding
 from gdbheap.findings.holder.rule import LEFT, MainHolder, with_room
 from gdbheap.findings.leak_like.rule import with_holders
+from gdbheap.findings.mappings.rule import with_variable
+from gdbheap.findings.registry import findings, findings_with_unknown
+from gdbheap.findings.settlement import ordered, placed
 from gdbheap.first_page.main_holders import BLOCKS_A_SECOND, MainHolders, main_holders
 from gdbheap.first_page.next_lines import next_lines
 from gdbheap.first_page.outside import IN_USE, outside_holders
@@ -110,8 +113,8 @@ class Rss:
 def rss_of(known: Known) -> Rss:
     """Return the kernel's figures of the memory, split by kind.
 
-    Anonymous pages are dirty, except those freed with MADV_FREE, and shared memory is dirty too. So the dirty bytes
-    beyond these two are on pages of files.
+    Anonymous pages are dirty, except those freed with MADV_FREE. Shared memory is dirty too. All other dirty bytes are
+    on pages of files.
     """
     file = dirty = None
     if known.bytes is not None and known.anonymous is not None and known.shmem is not None:
@@ -154,7 +157,9 @@ class Line:
 
 @dataclass(frozen=True)
 class Page:
-    """The JSON document that ``heap`` prints."""
+    """The JSON document of ``heap``, the first page about a target.
+
+    ``in_use``, ``free`` and ``reclaimable``: sums over all allocators in bytes, None without a ``summary``."""
 
     verdict: str
     rss: Rss
@@ -175,11 +180,15 @@ class Page:
     since: Since | None
     meanwhile: Meanwhile | None
     others: MainHolder | None
+    unknown_findings: list[str]
 
 
 @dataclass(frozen=True)
 class Ledger:
-    """The answer of ``heap``: the first page."""
+    """The answer of ``heap``: the first page.
+
+    ``unknown_findings``: the ids of findings that were not searched for; an id may end in ``*``.
+    """
 
     rss: Rss
     ledger: list[Line]
@@ -199,6 +208,7 @@ class Ledger:
     since: Since | None = None
     meanwhile: Meanwhile | None = None
     others: MainHolder | None = None
+    unknown_findings: list[str] = field(default_factory=list)
 
     def as_document(self) -> Page:
         """Return the JSON document. It also has the bytes in use and free bytes, over all allocators."""
@@ -207,7 +217,7 @@ class Ledger:
             self.verdict, self.rss, told.used if told else None, told.free if told else None,
             told.returnable if told else None, self.holders, self.findings, self.next, self.ledger, self.program,
             told, self.container, self.not_looked, self.not_examined, self.imported, self.abort, self.since,
-            self.meanwhile, self.others,
+            self.meanwhile, self.others, self.unknown_findings,
         )  # fmt: skip
 
     @property
@@ -240,7 +250,7 @@ class Ledger:
 
 
 def ledger(heap: Heap, detail: bool = False, patient: bool | None = None, budget: float = 0) -> Ledger:
-    """Return the ledger, computed as by ``ledger_and_holders`` but without holders."""
+    """Return the ledger that ``ledger_and_holders`` computes, without the holders."""
     return ledger_and_holders(heap, detail, patient, budget)[0]
 
 
@@ -266,12 +276,13 @@ def ledger_and_holders(
     rss = rss_of(known)
     shown = [line for line in lines if line.virtual or not line.parent]
     trim = evidence.trim.predicted if evidence.trim else None
-    found = findings(evidence)
+    found, unknown = findings_with_unknown(evidence)
     outside = outside_holders(evidence)
     told = replace(told, outside=_sum_of(outside, IN_USE), stacks_left=_sum_of(outside, (LEFT,))) if told else None
     held = main_holders(heap, evidence, found, budget, outside) if budget else MainHolders()
     told = with_mapped(told, evidence) if told is not None and held.every is not None else told
-    found = ordered(placed(with_room([*with_holders(found, held.rows), *held.findings], held.rows)))
+    found = with_variable(with_holders(found, held.rows), held.rows)
+    found = ordered(placed(with_room([*found, *held.findings], held.rows)))
     answer = Ledger(
         rss,
         shown,
@@ -288,6 +299,7 @@ def ledger_and_holders(
         imported=held.imported,
         meanwhile=heap.target.meanwhile() if budget else None,
         others=held.others,
+        unknown_findings=unknown,
     )
     return answer, held
 
@@ -327,8 +339,8 @@ def judged(heap: Heap) -> tuple[Evidence, list[Finding]]:
 def _names(heap: Heap, sums: Sums, detail: bool) -> list[Name]:
     """Return the names of the ledger's lines: the fixed lines, the lines of the allocators, and the children of both.
 
-    If ``detail`` is true, every line has children. Otherwise "other" is the only fixed line with children, if a known
-    allocator or runtime has memory there.
+    If ``detail`` is true, every line has children. Otherwise only the fixed line "other" has children, and only if a
+    known allocator or runtime has memory there.
     """
     other, runtime = other_allocator(heap), main_runtime(heap)
     titles = dict(DETAILS)
@@ -402,10 +414,10 @@ def _of_allocators(heap: Heap, sums: Sums, detail: bool) -> Iterator[Name]:
 
 
 def _renamed(heap: Heap, sums: Sums, detail: bool) -> Sums:
-    """Return the sums by ledger line. An allocator or a runtime without a line of its own gets one below the line for
-    other memory.
+    """Return the sums by ledger line.
 
-    Without ``detail`` all remaining other memory is one line."""
+    An allocator or a runtime without a line of its own gets one below the line for other memory. Without ``detail`` all
+    remaining other memory is one line."""
     other, runtime = other_allocator(heap), main_runtime(heap)
     found = dict(sums)
     if OF_RUNTIME in found and runtime is not None:
@@ -430,14 +442,17 @@ def _line(heap: Heap, name: Name, sums: Sums, states: dict[LineId, str], given: 
 
 
 def _returned(owner: LineId, given: Mapping[LineId, int]) -> int:
-    """Return the sum of the bytes ``given`` for a line, or for the lines below it."""
+    """Return how many bytes of a ledger line could be returned now.
+
+    ``given``: these bytes by ledger line. If the line is not in it, the lines below it are summed."""
     size = given.get(owner)
     return sum(size for line, size in given.items() if line.startswith(f"{owner}.")) if size is None else size
 
 
 def _settle(heap: Heap, sums: Sums) -> Sums:
-    """Return the sums, with the memory that gdbheap cannot explain: the bytes by which the kernel's RSS and swap exceed
-    the pages that were found."""
+    """Return the sums, with a line for the memory that gdbheap cannot explain.
+
+    These are the bytes by which the kernel's RSS and swap exceed the pages that were found."""
     rss = heap.target.rss
     if heap.target.pages is None or rss.bytes is None:
         return sums

@@ -16,7 +16,7 @@ from gdbheap.answers.shared_out import NOBODY
 from gdbheap.contents.python.names.packages import INTERPRETER_ITSELF, PACKAGE, STANDARD, THREAD
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError
-from gdbheap.findings import Evidence, Finding
+from gdbheap.findings.finding import Evidence, Finding
 from gdbheap.findings.holder.rule import CODE, OTHERS, RUNTIME, MainHolder, found_of
 from gdbheap.first_page.alike_holders import fold_alike
 from gdbheap.first_page.also_held import with_others
@@ -72,12 +72,11 @@ def main_holders(
     budget: float = BUDGET,
     outside: Sequence[MainHolder] = (),
 ) -> MainHolders:
-    """Find the main holders, including those ``outside`` the allocators.
+    """Return the main holders, including those ``outside`` the allocators. ``found``: the other findings.
 
-    ``found``: the other findings. All references are followed if this takes at most about ``budget`` seconds, or if all
-    details are wanted. In a Python program with more blocks, the holders are those that reference counts prove within
-    the budget. Runtimes are found by their mappings.
-    """
+    All references are followed if this takes at most about ``budget`` seconds of CPU time, or if all details are
+    wanted. Otherwise the holders of a program without Python stay unknown. In a Python program, gdbheap then lists the
+    holders that it can confirm by reference counts within the budget. Runtimes are found by their mappings."""
     runtimes = list(_runtimes(heap, evidence))
     rows = [*runtimes, *outside]
     not_looked, whole, every, first = None, Owners([], 0, 0), None, FirstHolders()
@@ -99,7 +98,8 @@ def main_holders(
     except GdbheapError as error:
         heap.note("holders-not-known", error=str(error))
     # If residency is unknown, the shares refer to the memory in use.
-    rss = heap.target.rss.bytes or sum(row.bytes for row in ([*every, *outside] if every else rows))
+    listed = sum(row.bytes for row in ([*every, *outside] if every else rows))
+    rss = heap.target.rss.bytes or (listed if every else max(listed, evidence.in_use))
     rows = sorted((row for row in rows if _is_much(row, rss)), key=_rank)[:MOST]
     imported = [row for row in every or [] if row.kind in IMPORTED and row not in rows]
     left = [row for row in named if row.kind not in (*IMPORTED, CODE) and row not in rows]
@@ -110,7 +110,7 @@ def main_holders(
     code, others = (one if one is not None and _is_much(one, rss) else None for one in together)
     rows = _shared(heap, rows) if every is not None else rows
     rest = first.not_examined or whole.not_examined
-    return MainHolders(rows, found_of(evidence, rows, found), not_looked, rest, whole.next, every, code, others)
+    return MainHolders(rows, found_of(evidence, rows, found, rss), not_looked, rest, whole.next, every, code, others)
 
 
 def _shared(heap: Heap, rows: list[MainHolder]) -> list[MainHolder]:

@@ -8,7 +8,7 @@ from contextlib import suppress
 from typing import Any
 
 from gdbheap.allocators.allocator import KeepReason
-from gdbheap.findings import Evidence
+from gdbheap.findings.finding import Evidence
 from gdbheap.first_page.main_holders import MainHolders, most_is_imported, seconds_for
 from gdbheap.heap import Heap
 from gdbheap.host.procfs import PROC
@@ -20,19 +20,20 @@ MOST = 3
 # If the memory in use has a smaller percentage of RSS, no command about it is suggested.
 MIN_PERCENT = 1
 FILE = "before.heap"
-# The line of glibc's free memory on pages that are partly in use, and the percentage of RSS from which on it matters.
+# The id of the reason for glibc's free memory on pages that are partly in use, and the least percentage of RSS at which
+# this memory matters.
 FRAGMENTS, MIN_PERCENT_KEPT = "glibc.fragments", 20
 KEEPS = "would another malloc keep less of the free memory?"
-# The kernel prints at most ten bytes for each child; a larger number of children does not have to be exact.
+# The most bytes that are read of the list of children. The kernel prints at most ten bytes for each child; a larger
+# number of children does not have to be exact.
 CHILDREN_BYTES = 64 << 10
 
 
 def next_lines(evidence: Evidence, held: MainHolders, kept: Sequence[KeepReason] = ()) -> list[str]:
     """Return at most MOST command lines, each with its reason as a comment.
 
-    Up to two more lines measure how much of the free memory another malloc would keep. They come first, if much of it
-    is ``kept`` on partly used pages.
-    """
+    Up to two more lines measure how much of the free memory another malloc would keep. They come first if much of it is
+    ``kept`` on partly used pages."""
     heap = evidence.heap
     lines: list[str] = []
     if held.finishing:

@@ -17,6 +17,7 @@ from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED
 from gdbheap.answers.accounting.partition import CODE as CODE_OF_FILES
 from gdbheap.answers.accounting.partition import DATA, ENDED_STACKS, READ_ONLY, REST, SHARED_FILES, STACKS
 from gdbheap.answers.accounting.partition import SHARED as SHARED_LINE
+from gdbheap.answers.accounting.pointing_variables import variable_of
 from gdbheap.dataclass import dataclass
 from gdbheap.findings.finding import MIN_FINDING_BYTES, Evidence
 from gdbheap.findings.holder.rule import (
@@ -38,15 +39,15 @@ from gdbheap.findings.holder.rule import (
 from gdbheap.graph.roots import program_storage
 from gdbheap.heap import Heap
 from gdbheap.targets.elf import LoadedObject
-from gdbheap.targets.environment import started_as
 from gdbheap.targets.functions import readable
 from gdbheap.targets.ranges import Ranges, intersect, joined, subtract, within
 from gdbheap.targets.stack_mappings import Stack, live_parts
+from gdbheap.targets.start_environment import path_as_started
 from gdbheap.targets.target import AT_ENTRY, Thread
 
 __all__ = ["IN_USE", "outside_holders", "unowned_holders"]
 
-# Code mapped from files is normal: it has a row only from this percentage of RSS on.
+# Code mapped from files is normal: it has a row only if it has at least this percentage of RSS.
 MIN_PERCENT_OF_CODE = 50
 # The most large variables of a file that get rows.
 MAX_VARIABLES = 5_000
@@ -66,9 +67,10 @@ OWN = "memory that the program or a library mapped itself"
 
 @dataclass
 class _Place:
-    """A holder, and the ranges of its memory. ``written``: the number of its resident bytes if pagemap does not show
-    them.
-    """
+    """A holder of memory outside the allocators, and the ranges of its memory.
+
+    ``written``: the holder's resident bytes if they are only a part of the ranges, such as the written pages of a file.
+    None if all resident bytes of the ranges count."""
 
     name: str
     kind: str
@@ -80,7 +82,7 @@ class _Place:
 def outside_holders(evidence: Evidence) -> list[MainHolder]:
     """Return the holders of memory outside the heap that have enough bytes for a row of their own, the largest first.
 
-    If residency is unknown, these are only holders of static data, with all of its bytes.
+    If residency is unknown, only holders of static data are returned, with all bytes of the data.
     """
     return _holders(evidence, [])
 
@@ -122,8 +124,7 @@ def _row(evidence: Evidence, place: _Place) -> MainHolder:
 
 def _size(evidence: Evidence, ranges: Ranges) -> int:
     """Return the resident bytes in the ranges, or all bytes if residency is unknown."""
-    is_known = evidence.heap.target.pages is not None
-    return evidence.resident_of(ranges) if is_known else sum(end - start for start, end in ranges)
+    return evidence.known_bytes_of(ranges)
 
 
 class _Places:
@@ -173,9 +174,7 @@ class _Places:
 
     def _of_data(self, loaded: LoadedObject, ranges: Ranges) -> Iterator[_Place]:
         """Yield the large variables in an object's static data by their symbols, then all remaining static data."""
-        program = self._target.object_of(self._target.auxv.get(AT_ENTRY, 0))
-        title = started_as(self._target) if loaded is program else ""
-        name = title or basename(loaded.path)
+        name = basename(path_as_started(self._target, loaded))
         named: Ranges = []
         for symbol, parts in _variables(loaded, ranges):
             if self._is_large(parts):
@@ -225,7 +224,8 @@ class _Places:
         """Yield the first thread's stack, the largest other stack, and the remaining stacks as one holder.
 
         The largest other stack is separate only if it has at least half of the bytes of all stacks but the first
-        thread's. ``where``: the text for the part of a stack, for one stack and for several."""
+        thread's. ``where``: the endings of the names for one stack and for several, such as " below its stack pointer".
+        """
         main = self._target.main_stack
         sizes: list[tuple[int, Stack, Ranges]] = []
         for stack, parts in rows:
@@ -286,7 +286,9 @@ class _Places:
         others = found.pop("", [])
         for name, ranges in found.items():
             if self._is_large(ranges):
-                yield _Place(f"memory that {name} mapped", LIBRARY_MEMORY, ranges)
+                variable = variable_of(self._target, next(one for one in held if one.name == name), ranges)
+                what = None if variable is None else f"reached from {variable}"
+                yield _Place(f"memory that {name} mapped", LIBRARY_MEMORY, ranges, what)
             else:
                 others += ranges
         yield _Place(_of_runtimes(self._heap) or OWN, MAPPED, sorted(others))

@@ -9,8 +9,8 @@ from dataclasses import replace
 from typing import ClassVar
 
 from gdbheap.allocators.allocator import Allocator, KeepReason, State
-from gdbheap.allocators.finding import MALLOC
 from gdbheap.allocators.line_ids import LineId, line_below
+from gdbheap.allocators.registry import MALLOC
 from gdbheap.allocators.runtimes import ALLOCATOR, MMAPPED, SHARED, Runtime
 from gdbheap.answers.accounting.partition import (
     OF_ALLOCATOR,
@@ -25,25 +25,23 @@ from gdbheap.answers.accounting.partition import (
 )
 from gdbheap.answers.accounting.partition import SHARED as SHARED_MEMORY
 from gdbheap.dataclass import dataclass
-from gdbheap.findings import Evidence
+from gdbheap.findings.finding import Evidence
 from gdbheap.heap import Heap
 from gdbheap.targets.ranges import intersect, joined, within
 
 USED, FREE = (State.USED,), (State.FREE, State.TOP)
 # The ledger lines that count memory of runtimes together with other memory.
 PLACES = {MMAPPED: line_below(MALLOC.name, "mmapped"), SHARED: SHARED_MEMORY}
-# Up to this percentage of resident memory, memory that is not walked is ignored.
+# Memory that is not walked is ignored if it has at most this percentage of the resident memory.
 MAX_PERCENT_IGNORED = 5
 
 
 @dataclass(frozen=True)
-class Unknown:
-    """Resident memory that is not walked, without pages freed with MADV_FREE.
+class NotWalked:
+    """Resident memory that gdbheap does not walk, without pages freed with MADV_FREE.
 
     ``id``: the ledger line of this memory. ``name``: the allocator or runtime that may own it, "" if none is known.
-    ``own``: whether the owner names its mappings, so that all of this memory certainly belongs to it. Otherwise the
-    line may include other memory.
-    """
+    ``own``: whether all of it certainly belongs to that owner, because the owner names its mappings."""
 
     keys: ClassVar[dict[str, str]] = {"own": "is_certain"}
     id: str
@@ -64,7 +62,7 @@ class Summary:
     returnable: int | None
     kept: list[KeepReason]
     allocators: list[str]
-    unknown: Unknown | None
+    unknown: NotWalked | None
     whole: int | None = None
     outside: int = 0
     stacks_left: int = 0
@@ -110,7 +108,7 @@ def _part(evidence: Evidence, states: tuple[State, ...], allocator: str = "") ->
 
 
 def _kept(evidence: Evidence, allocator: Allocator) -> list[KeepReason]:
-    """Return the reasons why an allocator's free memory is not returned."""
+    """Return the reasons why an allocator does not return its free memory to the kernel."""
     free, whole = _part(evidence, FREE, allocator.name), _part(evidence, (State.FREE,), allocator.name)
     # glibc's own figures already leave out what malloc_trim(0) returns.
     returned = sum(reclaimable(allocator, evidence.sums).values()) if allocator.returnable() is None else 0
@@ -124,20 +122,20 @@ def reclaimable(allocator: Allocator, sums: Sums) -> dict[LineId, int]:
     return {line: allocator.reclaimable(line, found.whole) for line, found in own if found.whole}
 
 
-def _unknown(evidence: Evidence) -> Unknown | None:
+def _unknown(evidence: Evidence) -> NotWalked | None:
     """Return the resident memory that is not walked; None if there is too little of it to be mentioned.
 
     If there is an allocator next to glibc's, the result is its memory. Otherwise it is the memory of the runtime that
     certainly has its own mappings. If there is none, it is the largest ledger line that may contain a runtime's memory.
-    The line of memory without a known owner is one of these if a runtime's memory may be there. It is also one of these
-    if it has more than MAX_PERCENT_IGNORED of the resident memory."""
+    The line of memory without a known owner is among these lines if a runtime's memory may be there. It is also among
+    them if it has more than MAX_PERCENT_IGNORED of the resident memory."""
     heap = evidence.heap
     other, runtime = other_allocator(heap), main_runtime(heap)
     if other is not None:
-        return Unknown(line_below(OTHER, other.id), other.kind.name, _resident(evidence, OF_ALLOCATOR), other.named)
+        return NotWalked(line_below(OTHER, other.id), other.kind.name, _resident(evidence, OF_ALLOCATOR), other.named)
     if runtime is not None:
         bytes = _resident(evidence, OF_RUNTIME)
-        return Unknown(line_below(OTHER, runtime.kind.id), runtime.kind.name, bytes, runtime.named)
+        return NotWalked(line_below(OTHER, runtime.kind.id), runtime.kind.name, bytes, runtime.named)
     places = list(dict.fromkeys(map(_place, _with_own_memory(heap))))
     places += [REST] if REST not in places and _is_much(evidence, REST) else []
     return max((_of(evidence, place) for place in places), key=lambda one: one.bytes or 0, default=None)
@@ -152,9 +150,9 @@ def _place(runtime: Runtime) -> LineId:
     return PLACES.get(runtime.kind.memory, REST)
 
 
-def _of(evidence: Evidence, place: LineId) -> Unknown:
+def _of(evidence: Evidence, place: LineId) -> NotWalked:
     names = [runtime.kind.name for runtime in _with_own_memory(evidence.heap) if _place(runtime) == place]
-    return Unknown(place, " or ".join(names), _resident(evidence, place))
+    return NotWalked(place, " or ".join(names), _resident(evidence, place))
 
 
 def _resident(evidence: Evidence, owner: LineId) -> int | None:

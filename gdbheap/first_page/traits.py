@@ -12,7 +12,7 @@ from gdbheap.answers.accounting.paths import alike
 from gdbheap.answers.accounting.source_paths import source_path
 from gdbheap.answers.shared_out import VARIABLE
 from gdbheap.contents.python.names.paths import ObjectPaths
-from gdbheap.contents.python.objects.connections import CONNECTION, Connection, read_connection
+from gdbheap.contents.python.objects.database_connections import CONNECTION, Connection, read_connection
 from gdbheap.contents.python.objects.reading import Allowance
 from gdbheap.contents.python.objects.surroundings import MAX_VALUES, log_handler, widest_label
 from gdbheap.findings.holder.rule import (
@@ -115,7 +115,7 @@ def _connections(
     threads = {thread.thread_pointer for thread in heap.target.threads}
     if not any(state.thread is not None for state in heap.python.interpreter.threads.states):
         threads = set()
-    # If rows share a node or a path, the first of them counts.
+    # If rows share a node or a path, the first of them gets the connections.
     last_first = list(zip(range(len(rows)), rows, numbers))[::-1]
     by_number = {number: place for place, _row, number in last_first if number is not None}
     by_path = {row.path: place for place, row, _number in last_first if row.kind == VARIABLE}

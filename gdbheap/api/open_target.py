@@ -10,20 +10,20 @@ from gdbheap.answers import at, refs, why
 from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.accounting.paths import ways
 from gdbheap.api import converting
+from gdbheap.api.arguments import count_of
 from gdbheap.api.asking import disclosing
 from gdbheap.api.rows import Kind, Object, Owner, Referrer
 from gdbheap.api.table import Table
 from gdbheap.api.targets import OpenTarget, asked
-from gdbheap.api.values import count_of
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.heap import Heap
 from gdbheap.snapshots.snapshot import SnapshotWithBlocks, take
 
-__all__ = ["Reading"]
+__all__ = ["SharedTarget"]
 
 
-class Reading:
-    """An open target or snapshot, which answers the questions of heaps and their records (rows.Knows).
+class SharedTarget:
+    """An open target or snapshot. ``Heap`` and the rows of its answers get their data from it (``rows.Knows``).
 
     ``no_text``: answers show no contents. After ``close`` each question raises ValueError.
     """
@@ -36,7 +36,7 @@ class Reading:
 
     @property
     def closed(self) -> bool:
-        """Whether ``close`` was called."""
+        """Whether ``close`` was called. Each question then raises ValueError."""
         return self._opened is None
 
     def close(self) -> None:
@@ -46,7 +46,6 @@ class Reading:
             opened.close()
 
     def check(self) -> None:
-        """Raise ValueError if ``close`` was called."""
         if self._opened is None:
             raise ValueError(f"the heap of {self.name} was closed: open it again")
 

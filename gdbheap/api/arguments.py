@@ -1,4 +1,4 @@
-"""The forms in which callers may write sizes, times, targets and other arguments."""
+"""Check and convert the arguments of the library, such as sizes, times and targets."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from gdbheap.report.text.numbers import parse_duration, parse_size
 __all__ = ["Seconds", "Size", "Target", "address_of", "count_of", "pid_of", "seconds_of", "size_of", "word_of"]
 
 Size = Union[int, str]
-"""Bytes, or a text such as "4096", "64K", "1M" or "1.5G" (powers of 1024)."""
+"""A size: a number of bytes, or a string such as "4096", "64K", "1M" or "1.5G" (powers of 1024)."""
 Seconds = Union[int, float, str]
-"""Seconds, or a text such as "500ms", "2s" or "10m"."""
+"""A time: a number of seconds, or a string such as "500ms", "2s" or "10m"."""
 Target = Union[int, str, "os.PathLike[str]"]
-"""The id of a process, or the path of a core or a snapshot."""
+"""The target to open: the id of a process, or the path of a core or a snapshot."""
 MAX_SECONDS = 1e6
 
 
@@ -28,7 +28,9 @@ def size_of(value: Size) -> int:
         found = parse_size(value) if isinstance(value, str) else value
     except ValueError as error:
         raise UsageError(error) from None
-    return _within(found, sys.maxsize, f"{value!r} is not a size: give bytes, or a text such as '64K', '1M' or '1.5G'")
+    return _within(
+        found, sys.maxsize, f"{value!r} is not a size: give bytes, or a string such as '64K', '1M' or '1.5G'"
+    )
 
 
 def count_of(value: int | None) -> int | None:
@@ -50,7 +52,7 @@ def pid_of(value: int) -> int:
 
 
 def word_of(value: str) -> str:
-    """Return ``value`` if it is a text. Raises UsageError otherwise."""
+    """Return ``value`` if it is a string. Raises UsageError otherwise."""
     if not isinstance(value, str):
         raise UsageError(f"{value!r} is not a text")
     return value
@@ -79,5 +81,5 @@ def seconds_of(value: Seconds) -> float:
     except ValueError as error:
         raise UsageError(error) from None
     if isinstance(found, bool) or not isinstance(found, (int, float)) or not 0 <= found < MAX_SECONDS:
-        raise UsageError(f"{value!r} is not a time: give seconds, or a text such as '500ms', '2s' or '10m'")
+        raise UsageError(f"{value!r} is not a time: give seconds, or a string such as '500ms', '2s' or '10m'")
     return float(found)
