@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Common):
-    """The options of heap arenas."""
+    """The options of ``heap arenas``: whether to add each arena's heaps and free lists, and each thread's cache."""
 
     detail: bool = switch("--detail", "list each arena's heaps and free lists, and each thread's cache")
 

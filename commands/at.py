@@ -17,7 +17,9 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Addressed):
-    """The options of heap at."""
+    """The options of ``heap at``: whether to show the path to the block, and the trace that has the call that allocated
+    it.
+    """
 
     path: bool = switch("--path", "show the path from a root to the block (reads all references)")
     calls: str | None = recorded_calls()

@@ -22,7 +22,9 @@ BETWEEN = ".."
 
 
 def _moment(text: str) -> Moment:
-    """Parse a call of a trace: its number, "peak" or "end". Raises ValueError."""
+    """Return the moment that a word of --at or --diff names: after a call with this number, at the "peak", or at the
+    "end". Calls are numbered from 1. Raises ValueError for any other word.
+    """
     if text in (PEAK, END):
         return text
     number = whole_number(text)
@@ -32,7 +34,9 @@ def _moment(text: str) -> Moment:
 
 
 def _two_moments(text: str) -> tuple[Moment, Moment]:
-    """Parse two calls of a trace, written ``A..B``. Raises ValueError."""
+    """Return the two moments that the value of --diff names, such as "100..peak". Raises ValueError if ".." is missing
+    or a moment is invalid.
+    """
     first, between, second = text.partition(BETWEEN)
     if not between:
         raise ValueError(f"{text!r} is not a pair of calls A..B, such as 100..peak")
@@ -41,7 +45,11 @@ def _two_moments(text: str) -> tuple[Moment, Moment]:
 
 @dataclass
 class Options(Pictured):
-    """The options of gdbheap stacks."""
+    """The options of ``gdbheap stacks``: the call after which blocks in use are shown, or two calls to compare, and the
+    process.
+
+    ``at``: None means the peak.
+    """
 
     at: Moment | None = valued(
         "--at", "CALL", "show blocks in use after CALL: a number, peak or end [default: peak]", None, _moment
@@ -83,9 +91,9 @@ COMMAND = Command(
     example="gdbheap stacks --svg=peak.svg",
     details="""A stack contains frames of Python and of C, in the order of the calls. If a block was resized, the stack
     of its last realloc counts. A table of sites comes first. The site of a stack is its innermost line of Python, or
-    its innermost function if it has no Python. The stacks with the most bytes follow the table. `--format`
-    and the options for its formats draw all stacks. Folded stacks take at most 64 MiB; the line `[other stacks]` has
-    the sum of the stacks for which there is no room. A flame graph takes at most 1 MiB.
+    its innermost function if it has no Python. The stacks with the most bytes follow the table. `--format` and the
+    options for its formats draw all stacks. Folded stacks take at most 64 MiB; the line `[other stacks]` has the sum of
+    all further stacks. A flame graph takes at most 1 MiB.
 
     If stacks were sampled, the figures are estimates. The trace has a stack for a block of s bytes with the probability
     p = 1 - exp(-s/mean); each block with a stack counts 1/p times. In this formula, "mean" is the average number of

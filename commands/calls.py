@@ -1,4 +1,4 @@
-"""``gdbheap calls FILE``: summarize the allocator calls in a log."""
+"""``gdbheap calls FILE``: summarize the allocator calls in a trace."""
 
 from __future__ import annotations
 
@@ -12,18 +12,21 @@ from gdbheap.commands.surface.options import Writing, number_or_all, process_of_
 from gdbheap.commands.surface.progress import shown
 from gdbheap.dataclass import dataclass
 from gdbheap.files import check_writable, write_text
-from gdbheap.report.words.call_stats import render
+from gdbheap.report.words.calls import render
 
 if TYPE_CHECKING:
-    from gdbheap.tracing.arena_growths import Growth
-    from gdbheap.tracing.stats import CallStats
+    from gdbheap.tracing.arena_growths import ArenaGrowth
+    from gdbheap.tracing.call_stats import CallStats
 
 __all__ = ["COMMAND"]
 
 
 @dataclass
 class Options(Writing):
-    """The options of gdbheap calls."""
+    """The options of ``gdbheap calls``: the process, the picture to write, and how many arena growths to examine.
+
+    ``growth``: None if the calls are not replayed to find arena growths.
+    """
 
     process: int | None = process_of_log()
     svg: str | None = valued("--svg", "FILE", "write a picture (SVG) of blocks and bytes in use", None, str)
@@ -39,7 +42,7 @@ class Options(Writing):
 def _answer(path: str, options: Options) -> CallStats:
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.report.formats.call_curves import picture
-    from gdbheap.tracing.stats import call_stats
+    from gdbheap.tracing.call_stats import call_stats
 
     if options.svg is not None:
         options.svg = os.path.expanduser(options.svg)
@@ -53,7 +56,7 @@ def _answer(path: str, options: Options) -> CallStats:
     return answer
 
 
-def _growth(path: str, pid: int, count: int | None) -> list[Growth]:
+def _growth(path: str, pid: int, count: int | None) -> list[ArenaGrowth]:
     from gdbheap.tracing.arena_growths import growths
 
     with shown("examining arena growths") as progress:
@@ -78,9 +81,9 @@ COMMAND = Command(
     counts the calls of all threads. A realloc does not end a lifetime, even if it moves the block. A block is temporary
     if the thread that allocated it releases it with its very next call. heaptrack looks at the next call of the whole
     process instead. heaptrack treats a realloc as a release and an allocation. The figure "half" is the lifetime that
-    half of the released blocks did not exceed. The figure "90 %" is the lifetime that nine tenths did not exceed. The
-    median and the "90 %" are at most 1/128 too high, and exact below 256. Lifetimes in seconds are less exact, because
-    the trace has a timestamp only for every 256 events.
+    half of the released blocks did not exceed. The figure "90 %" is the lifetime that nine tenths did not exceed. Both
+    figures are at most 1/128 too high, and exact below 256. Lifetimes in seconds are less exact, because the trace has
+    a timestamp only for every 256 events.
 
     A curve has at most 2,048 points, and each point stands for several successive calls. The point has the value after
     the last of these calls, and the most bytes in use during them. The peak is therefore always visible. Sizes are

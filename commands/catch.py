@@ -23,7 +23,10 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Called):
-    """The options of heap catch."""
+    """The options of ``heap catch``: which calls of the function match, and when to stop catching.
+
+    A call must meet all conditions that are given; None means any. ``count`` is 0 for no limit.
+    """
 
     size: int | None = valued("--size", "SIZE", "match calls that request exactly SIZE", None, parse_size)
     min: int | None = valued("--min", "SIZE", "match calls that request at least SIZE", None, parse_size)
@@ -79,7 +82,8 @@ COMMAND = Command(
 
     SIZE is the requested size; for calloc, it is the product of the two arguments. A call of free does not contain the
     requested size. For free, SIZE matches if malloc would serve a request of SIZE bytes with a chunk of the block's
-    size. A few requested sizes share one chunk size. From 128 KiB on, all requested sizes within one page share it.""",
+    size. Each chunk size serves several requested sizes. A request of 128 KiB or more gets whole pages: all
+    requests that need the same number of pages share one chunk size.""",
     needs=CALLED,
     options=Options,
     answer=_answer,

@@ -1,4 +1,4 @@
-"""``heap check``: check the heap for damage."""
+"""``heap check``: find places where an allocator's own data is damaged."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ COMMAND = Command(
     - tcmalloc: every span in its map of pages; the span's free blocks, compared with its count of used blocks.
 
     If glibc ended the program by abort(), the first line is glibc's message. The next line names the block that caused
-    the abort: the block before the damage, the block that was freed twice, or the block into which the freed pointer
-    points. The path to the block follows, and then the functions that called malloc or free.
+    the abort. It is the block before the damage, or the block that was freed twice. If a freed pointer points into a
+    block, it is that block. The path to the block follows, and then the functions that called malloc or free.
 
     When a process is stopped, a thread inside malloc may have changed only half of a list. The answer calls this
     place "caught inside malloc".""",

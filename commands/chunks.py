@@ -35,7 +35,10 @@ def _arena(text: str) -> ArenaChoice:
 
 @dataclass
 class Options(Pictured):
-    """The options of heap chunks."""
+    """The options of ``heap chunks``: which blocks to list, or how to group them.
+
+    All conditions on blocks apply together. ``by``: None lists single blocks.
+    """
 
     states: tuple[str, ...] = valued(
         "--state",
@@ -61,7 +64,7 @@ class Options(Pictured):
     )
 
     def check(self) -> None:
-        """Raise UsageError for options that do not fit the table that --by asks for."""
+        """Raise UsageError for options that do not apply to the table that --by selects."""
         super().check()
         if self.draws and self.by != STACK:
             raise UsageError("heap chunks: a tree can show only stacks that jemalloc sampled: add --by=stack")
@@ -131,7 +134,7 @@ COMMAND = Command(
     column of contents, such as Python types and C++ classes.
 
     gdbheap also lists the blocks of every other allocator that it can read. Blocks of these allocators have no header.
-    Each has the state `used`, `free` or `tcache`. Unused room on their pages is listed as free blocks.
+    Each of these blocks has the state `used`, `free` or `tcache`. Unused room on their pages is listed as free blocks.
 
     A used block of C, C++ or Rust has a name only if something proves what the block is. A vtable proves a C++ object.
     Nodes and buffers of a container of C++ or Rust are proven if their links agree with its count. Objects of `Box<dyn

@@ -36,10 +36,10 @@ COMMAND = Command(
     reads them from any backend or core, even while a query runs. gdbheap sends no request to the server. gdbheap knows
     the memory contexts of PostgreSQL 13 to 18; only PostgreSQL has memory contexts.
 
-    `--sort=tree` lists each context before the contexts below it. `--format` and the options for its
-    formats draw this tree. The free bytes of a context are drawn as one of its children. Purposes are not shown. All
-    contexts more than 100 levels down are merged into one, named "deeper levels". If there are more than 20,000
-    contexts, gdbheap draws fewer levels.""",
+    `--sort=tree` lists each context before the contexts below it. `--format`, with the options that belong to it, draws
+    this tree. The free bytes of a context are drawn as one of its children. The drawing does not show the purposes of
+    the contexts. All contexts more than 100 levels down are merged into one, named "deeper levels". If there are more
+    than 20,000 contexts, gdbheap draws fewer levels.""",
     needs=TARGET,
     options=Pictured,
     answer=_answer,

@@ -7,7 +7,7 @@ from gdbheap.commands.surface.needs import LOOKS
 from gdbheap.commands.surface.options import Common, valued
 from gdbheap.dataclass import dataclass
 from gdbheap.report.text.numbers import parse_size
-from gdbheap.report.words.difference import render
+from gdbheap.report.words.diff import render
 from gdbheap.snapshots.difference import Difference, difference
 from gdbheap.snapshots.snapshot import SnapshotWithBlocks
 
@@ -16,7 +16,9 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Common):
-    """The options of heap diff."""
+    """The options of ``heap diff``. ``limit``: the RSS in bytes whose time is predicted, None for the control group's
+    limit.
+    """
 
     limit: int | None = valued(
         "--limit", "SIZE", "predict when RSS reaches SIZE [default: the control group's limit]", None, parse_size
@@ -34,7 +36,7 @@ def _render(shown: Shown[Difference, Options]) -> str:
 COMMAND = Command(
     noun="diff",
     summary="Show what changed between snapshots",
-    text="""A state is a snapshot, or the present state of a process or a core. diff compares the last state with the
+    text="""A state is a snapshot, or the current state of a process or a core. diff compares the last state with the
     first. If there are three or more states, diff also shows which figures only rise.""",
     example="heap diff second.heap",
     details="""In gdb, name only snapshots. If you name one, diff compares it with the process or core that is open

@@ -28,13 +28,13 @@ COMMAND = Command(
     summary="Check permissions, and show the command that helps",
     text="""doctor stops no process and changes nothing. Without a process, doctor checks gdbheap itself.""",
     example="gdbheap doctor",
-    details="""gdbheap reads several files below /proc/PID. Each file has a line with the kernel's answer. Every
-    user may read the file status. The user who owns the process may read maps, smaps_rollup and pagemap. The file
-    mem gives access to the process's memory. doctor also attaches to the process, or to a child of its own. This
-    takes an instant and stops nothing; a seccomp filter may refuse it. A line says whether a control group counts the
-    process's memory. One line names the obstacle: another user, Yama, a tracer, capabilities, a user namespace, a
-    security module, seccomp or hidepid. The next line is the command that helps: sudo, docker, podman, kubectl
-    debug or systemd-run. The exit status is the same as for a command that reads the process.""",
+    details="""gdbheap reads several files below /proc/PID. Each file has a line with the kernel's answer. Every user
+    may read the file status. The user who owns the process may read maps, smaps_rollup and pagemap. The file mem gives
+    access to the process's memory. doctor also attaches to the process, or to a child of its own. Attaching takes an
+    instant and stops nothing; a seccomp filter may refuse it. A line says whether a control group counts the process's
+    memory. One line names the obstacle: another user, Yama, a tracer, capabilities, a user namespace, a security
+    module, seccomp or hidepid. The next line is the command that helps: sudo, docker, podman, kubectl debug or
+    systemd-run. The exit status is the same as for a command that reads the process.""",
     needs=MAYBE_PROCESS,
     options=Common,
     answer=_answer,

@@ -8,14 +8,16 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch, valued
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.report.words.values import render_duplicates
+from gdbheap.report.words.duplicates import render
 
 __all__ = ["COMMAND"]
 
 
 @dataclass
 class Options(Common):
-    """The options of heap duplicates."""
+    """The options of ``heap duplicates``: a pattern for the types to show, and whether to find what refers to the
+    copies.
+    """
 
     type: str | None = valued("--type", "GLOB", "show only types whose full name matches GLOB", None, str)
     holders: bool = switch("--holders", "show the types that refer to most copies (reads all references)")
@@ -26,7 +28,7 @@ def _answer(heap: Heap, options: Options) -> duplicates.Duplicates:
 
 
 def _render(shown: Shown[duplicates.Duplicates, Options]) -> str:
-    return render_duplicates(shown.answer, shown.style, shown.options.holders)
+    return render(shown.answer, shown.style, shown.options.holders)
 
 
 COMMAND = Command(

@@ -21,24 +21,27 @@ from gdbheap.commands.surface.options import (
     valued,
 )
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, NoTarget, UsageError, reason_of
-from gdbheap.export.declaration import SNAPSHOTS, TABLES
+from gdbheap.errors import NO_MATCH, GdbheapError, NoTarget, UsageError, reason_of
+from gdbheap.export.declaration import CSV, FORMATS, PARQUET, SNAPSHOTS, TABLES
 from gdbheap.export.partitions import PartitionKey, is_url, parse_partition
 
 if TYPE_CHECKING:
     from gdbheap.export.gathered import Gathered
-    from gdbheap.export.looks import Exported
     from gdbheap.export.source import Source
+    from gdbheap.export.table_export import Exported
 
 __all__ = ["COMMAND"]
 
-PARQUET, CSV, SQLITE, HEAPSNAPSHOT = "parquet", "csv", "sqlite", "heapsnapshot"
+HEAPSNAPSHOT = "heapsnapshot"
 NAMES = [table.name for table in TABLES]
 
 
 @dataclass
 class Options(Several, Writing):
-    """The options of gdbheap export."""
+    """The options of ``gdbheap export``: the destination, the file format, the tables, and the partition folders.
+
+    ``tables``: None writes all tables. ``partition``: the keys in the names of folders, empty for no such folders.
+    """
 
     output: str = valued(
         "-o", "DIR", "write to DIR or FILE.heapsnapshot, or upload to a URL (with --partition)", "", str, needed=True
@@ -48,7 +51,7 @@ class Options(Several, Writing):
         "FORMAT",
         "write parquet, csv, sqlite or heapsnapshot [default: parquet]",
         PARQUET,
-        one_of([PARQUET, CSV, SQLITE, HEAPSNAPSHOT]),
+        one_of([*FORMATS, HEAPSNAPSHOT]),
     )
     csv_safe: bool = csv_safe()
     tables: tuple[str, ...] | None = valued(
@@ -67,13 +70,13 @@ class Options(Several, Writing):
 
 def _answer(sources: Sequence[Source], options: Options) -> Exported:
     # Imported on use: imports take most of a command's start-up time.
-    from gdbheap.export.looks import Terms, check, export, export_graph
+    from gdbheap.export.table_export import Terms, check, export, export_graph
 
     path = options.output if is_url(options.output) else os.path.expanduser(options.output)
     if not path:
         raise UsageError("gdbheap export: say where to write: -o DIR")
     if not sources:
-        raise NoTarget("no running process matches: 'heap ps' lists the programs")
+        raise NoTarget(NO_MATCH)
     if len(sources) > 1 and not options.partition:
         raise UsageError("gdbheap export: each of several targets needs its own folder: give --partition=host,pid")
     if is_url(path) and not options.partition:
@@ -141,7 +144,7 @@ COMMAND = Command(
     details="""The files are DIR/TABLE.parquet, DIR/TABLE.csv or DIR/heap.sqlite. The tables are snapshots (a row for
     each export), ledger, findings, mappings, arenas, threads, holes, types, blocks, objects and edges. docs/data.md
     lists their columns with units. If the target is a snapshot, gdbheap writes only the tables that were saved in it. A
-    process already runs on when gdbheap begins to write. gdbheap does not replace a folder that contains other files.
+    process resumes before gdbheap begins to write. gdbheap does not replace a folder that contains other files.
 
     `--format=heapsnapshot` writes the graph of references as one file for the memory panel of Chrome's DevTools. An
     address has the same number in all files of one process, so that DevTools can compare the files. The 250,000

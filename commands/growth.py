@@ -28,7 +28,11 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Pictured):
-    """The options of heap growth."""
+    """The options of ``heap growth``: when to stop following the process, and how to record calls.
+
+    ``no_stacks``: only count calls, which is ten times faster. ``perf``: use a tracepoint of the kernel, which stops no
+    thread.
+    """
 
     duration: float | None = duration("end after TIME [default: at Ctrl-C or the process's end]")
     count: int | None = valued("--count", "N", "end after N calls that make memory grow", None, whole_number)
@@ -90,10 +94,10 @@ COMMAND = Command(
     The stacks of the calls that made memory grow follow; the stacks with the most bytes come first. A stack contains
     frames of Python and of C, in the order of the calls. No other code of the process slows down.
 
-    gdbheap puts a jump after each of these calls in libc, the dynamic linker and other code. Some calls may bypass
-    the jumps. A separate line shows the bytes of these calls. gdbheap computes them from the mappings before and after.
-    gdbheap removes the jumps when it ends. If it is killed with kill -9, the jumps may stay. Each use of a jump then
-    costs a few system calls (docs/growth.md).
+    gdbheap puts a jump after each of these calls in libc, the dynamic linker and other code. Some calls may bypass the
+    jumps. A separate line shows the bytes of these calls. gdbheap computes them from the mappings before and after.
+    gdbheap removes the jumps when it ends. If gdbheap is killed with kill -9, the jumps may stay. Each use of a jump
+    then costs a few system calls (docs/growth.md).
 
     If a command follows `--`, gdbheap starts it. A filter of the kernel then reports every call, from any code. Calls
     of processes that the command starts count, too. If the command has not ended a second after Ctrl-C, it runs on. A
@@ -105,8 +109,8 @@ COMMAND = Command(
     already runs.
 
     gdbheap keeps the first 10,000 stacks, or fewer if these have more than 400,000 frames together. The calls of all
-    other stacks are counted as one. Pictures show them as `[other stacks]`. Folded stacks take at most 64 MiB;
-    lines for which there is no room are counted as `[other stacks]`, too. A flame graph takes at most 1 MiB.""",
+    other stacks are counted as one. Pictures show them as `[other stacks]`. Folded stacks take at most 64 MiB; all
+    further lines are counted as `[other stacks]`, too. A flame graph takes at most 1 MiB.""",
     needs=FOLLOWED,
     options=Options,
     answer=_answer,

@@ -14,7 +14,8 @@ from gdbheap.commands.surface.pictures import draw
 from gdbheap.commands.surface.session import order
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError, one_line, or_none
-from gdbheap.findings import Finding, ordered, placed
+from gdbheap.findings.finding import Finding
+from gdbheap.findings.settlement import ordered, placed
 from gdbheap.first_page import ledger
 from gdbheap.first_page.main_holders import BUDGET, MainHolders
 from gdbheap.first_page.next_lines import next_of_snapshot
@@ -37,7 +38,11 @@ SORTS = {
 
 @dataclass
 class Options(Pictured):
-    """The options of heap."""
+    """The options of ``heap``: how many lines to show, how long to search for holders, and an earlier snapshot to
+    compare with.
+
+    ``budget``: seconds of CPU time for the search for holders.
+    """
 
     detail: bool = switch("--detail", "show each arena, kind of file mapping and kind of free memory")
     quick: bool = switch("--quick", "skip the search for holders")
@@ -64,8 +69,8 @@ def _answer(heap: Heap, options: Options) -> ledger.Ledger:
 
 
 def _of_snapshot(look: SnapshotWithBlocks, path: str, options: Options) -> ledger.Ledger:
-    """Return the ledger of ``heap`` from a snapshot, in the form that the options request. Raises UsageError for
-    options that need a process or a core.
+    """Return the ledger of ``heap`` from a snapshot, as the options request it. Raises UsageError for options that need
+    a process or a core.
     """
     if options.draws or options.since is not None:
         raise UsageError("gdbheap: a snapshot cannot be drawn as a tree. To compare snapshots, run 'gdbheap diff'")
@@ -137,10 +142,10 @@ COMMAND = Command(
     example="heap --sort=virtual",
     details="""The verdict says how much memory is resident and in use, and how much freed memory the allocators keep.
 
-    Holders are variables, packages, globals, threads and runtimes that hold 5 % of RSS or more. At most five are shown.
-    Memory that no allocator handed out is shown as a holder if it has 4 MiB or more. Examples are static variables,
-    stacks, thread-local data, mapped files and shared memory. The code of programs and libraries is shown as a holder
-    if it has half of RSS or more.
+    Holders are variables, packages, globals, threads and runtimes that hold 5 % of RSS or more. At most five holders
+    are shown. Memory that no allocator handed out is shown as a holder if it has 4 MiB or more. Examples are static
+    variables, stacks, thread-local data, mapped files and shared memory. The code of programs and libraries is shown as
+    a holder if it has half of RSS or more.
 
     gdbheap follows all references if this takes at most about 3 seconds of CPU time (7,500,000 blocks in use).
     `--budget` sets another limit, `--detail` removes the limit, and `--quick` skips the holders. The process runs on
@@ -164,8 +169,8 @@ COMMAND = Command(
     holders that have grown since the snapshot FILE. TARGET may also be a snapshot: the page then shows the moment when
     it was taken.
 
-    The exit status is 5 if three things are true: gdbheap cannot walk the program's malloc, this malloc has most memory
-    apart from files, and no finding exists.""",
+    The exit status is 5 under three conditions. gdbheap cannot walk the program's malloc. Apart from files, most memory
+    belongs to this malloc. There is no finding.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -21,7 +21,7 @@ CELLS_OF_PICTURE = 8000
 
 @dataclass
 class Options(Writing):
-    """The options of heap map."""
+    """The options of ``heap map``: the SVG file to write, and the size of a cell in bytes (0: about 1,200 cells)."""
 
     svg: str | None = valued("--svg", "FILE", "write an SVG picture with more and smaller cells", None, str)
     cell: int = valued(
@@ -46,15 +46,15 @@ def _title(heap: Heap) -> str:
 def _render(shown: Shown[heap_map.HeapMap, Options]) -> str:
     if shown.options.svg is not None:
         return f"The picture is in {one_line(shown.options.svg)}."
-    return render(shown.answer, shown.style, shown.left_out)
+    return render(shown.answer, shown.style, shown.left_out, shown.raw)
 
 
 COMMAND = Command(
     noun="map",
     summary="Draw each arena and mapping, cell by cell",
     text="""Each character stands for a cell of address space. A cell is drawn as in use if at least three quarters of
-    it are used. A cell is drawn as partly used from one quarter on. The other cells are free but resident, free and
-    returned, top of a heap, or other.""",
+    it are used. From a quarter, it is drawn as partly used. The other cells are free but resident, free and returned,
+    top of a heap, or other.""",
     example="heap map --svg=heap.svg",
     details="""The picture shows malloc's arenas, large blocks (mmap), pymalloc's arenas and other memory, each on
     separate lines. On a terminal, the picture is in colour, unless NO_COLOR is set. If the terminal supports nothing

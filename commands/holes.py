@@ -20,7 +20,11 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Common):
-    """The options of heap holes."""
+    """The options of ``heap holes``: the smallest hole to list, and what to find out about the blocks next to each
+    hole.
+
+    ``fit``: the size of a request that may fit into free memory, None for none.
+    """
 
     minimum: int = minimum_size()
     fit: int | None = valued(
@@ -68,15 +72,16 @@ COMMAND = Command(
     example="heap holes --min=1M",
     details="""Each row shows how much of a hole is resident, and which used blocks are before and after the hole.
 
-    malloc serves a request from a single free chunk, but a hole may consist of several chunks. Chunks in thread caches
-    and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order. malloc first
-    tries the thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a bin comes next,
-    and then the top chunk. malloc last enlarges the heap or, from mmap_threshold on, creates a separate mapping. malloc
-    merges the chunks in fast bins before a request of more than 1,000 bytes. malloc may choose a different chunk of
-    the same size. malloc may also choose a different chunk after a request that left a remainder.
+    malloc serves a request from a single free chunk, but a hole may consist of several chunks. Chunks in thread
+    caches and fast bins are not merged with their neighbours. `--fit` examines single chunks in malloc's order.
+    malloc first tries the thread's cache and the fast bin of exactly this size. The smallest sufficient chunk in a
+    bin comes next, and then the top chunk. As a last step, malloc enlarges the heap. For a request of
+    mmap_threshold or more, it creates a mapping instead. malloc merges the chunks in fast bins before a request of
+    more than 1,000 bytes. malloc may choose a different chunk of the same size. malloc may also choose a different
+    chunk after a request that left a remainder.
 
-    `--path` reads all references. `--path` shows the path to each block next to a hole, as a Python expression or in
-    words. `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. `--calls` then shows the stack
+    `--path` reads all references. `--path` shows the path to each block next to a hole, as a Python expression or as
+    text. `--calls` takes a trace of this process that `gdbheap trace --stacks` wrote. `--calls` then shows the stack
     that allocated each block next to a hole.""",
     needs=TARGET,
     options=Options,

@@ -17,7 +17,7 @@ def _answer(heap: Heap, options: Common) -> info.Info:
 
 
 def _render(shown: Shown[info.Info, Common]) -> str:
-    return render(shown.answer, shown.style)
+    return render(shown.answer, shown.style, shown.whole)
 
 
 COMMAND = Command(

@@ -11,21 +11,18 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Pictured, one_of, valued
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.dataclass import dataclass
-from gdbheap.findings import Evidence
+from gdbheap.findings.finding import Evidence
 from gdbheap.first_page.outside import outside_holders, unowned_holders
 from gdbheap.heap import Heap
 from gdbheap.report.text.numbers import parse_size
-from gdbheap.report.words.graph import render_owners
+from gdbheap.report.words.owners import render_owners
 
 __all__ = ["COMMAND"]
-
-# Memory that is not in the list is mentioned from this percentage of RSS on.
-MIN_PERCENT_OUTSIDE = 10
 
 
 @dataclass
 class Options(Pictured):
-    """The options of heap owners."""
+    """The options of ``heap owners``: how to group the memory in use, and the smallest block or array to list."""
 
     minimum: int | None = valued(
         "--min", "SIZE", "skip blocks or arrays smaller than SIZE [default with --by=block: 1M]", None, parse_size
@@ -52,16 +49,18 @@ def _answer(heap: Heap, options: Options) -> owners.Owners:
 
 
 def _outside(heap: Heap) -> dict[str, Any]:
-    """Return the fields that describe memory in use outside all allocators, which the list lacks.
-
-    Return no fields if there is little such memory.
+    """Return the fields of the answer about holders of memory outside all allocators. The list of holders lacks them.
+    The fields are empty if no such holder has much memory.
     """
     evidence = Evidence(heap, {})
-    rows = unowned_holders(evidence, outside_holders(evidence))
-    size = sum(row.bytes for row in rows)
-    if 100 * size < MIN_PERCENT_OUTSIDE * (heap.target.rss.bytes or 0) or not rows:
-        return {}
-    return {"outside": size, "outside_most": rows[0].path}
+    found = unowned_holders(evidence, outside_holders(evidence))
+    rows = [owners.HeldOutside(row.path, row.bytes if row.resident is None else row.resident) for row in found]
+    rows.sort(key=lambda row: (-row.resident, row.path))
+    return {
+        "outside": sum(row.resident for row in rows),
+        "outside_most": rows[0].path if rows else "",
+        "outside_rows": rows,
+    }
 
 
 def _render(shown: Shown[owners.Owners, Options]) -> str:
@@ -87,7 +86,8 @@ COMMAND = Command(
     mapping is freed only if no other process has the pages.
 
     In a program without Python, a row is a holder from which the shortest chains of pointers start. A global is named
-    by its symbol, or else its section, and by the type of most of its bytes. Further rows show thread variables,
+    by its symbol and by the type of most of its bytes. Without symbols, it is named by its section, and neighbouring
+    pointers are one global. Further rows show thread variables,
     mappings, the objects in a Java heap, and PostgreSQL's memory contexts, by name. `--by=type` groups all blocks by
     kind. `--by=global` shows only blocks that globals hold; `--by=thread` shows only blocks that threads hold.
 
@@ -97,11 +97,11 @@ COMMAND = Command(
     them.
 
     `--by=block` lists each large block with its size, its Python object and the path from a root. The path is a Python
-    expression if possible, or else in words. In a program without Python, the path names the offsets of the pointers.
-    Shares of RSS leave out the pages of large blocks that are not resident.
+    expression if possible; otherwise it is a text. In a program without Python, the path names the offsets of the
+    pointers. Shares of RSS count only the resident pages of large blocks.
 
     `--by=array` lists DataFrames, Series and Indexes (pandas, polars), Arrow tables and arrays, numpy arrays and torch
-    tensors, with their columns. The bytes are those that memory_usage(), estimated_size() and nbytes return. The bytes
+    tensors, with their columns. The bytes equal the results of memory_usage(), estimated_size() and nbytes. The bytes
     of a tensor are those of its storage. Memory of Arrow's own allocators counts, too. A view has no row if an earlier
     row includes its memory. A value that cannot be proven is left out, and a warning counts the values that were left
     out. The retained bytes of a row would be freed with the object: a slice may retain more than it contains. The total

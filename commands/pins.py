@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gdbheap.allocators.finding import KINDS
+from gdbheap.allocators.registry import KINDS
 from gdbheap.answers import pins
 from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
@@ -23,7 +23,11 @@ NAMES = [kind.name for kind in KINDS]
 
 @dataclass
 class Options(Common):
-    """The options of heap pins."""
+    """The options of ``heap pins``: the fewest bytes that a pin's removal must free, and the allocator whose pins are
+    listed.
+
+    ``minimum``: None for one page. ``allocator``: None for all allocators.
+    """
 
     minimum: int | None = valued(
         "--min", "SIZE", "skip groups that would free less than SIZE [default: 4K]", None, parse_size
@@ -59,18 +63,17 @@ COMMAND = Command(
     from being returned. The column "would free" counts the resident pages that would be freed with the whole group. No
     block belongs to two groups, so the rows add up.""",
     example="heap pins --top=20",
-    details="""The allocator determines which pages count. In glibc, these are the pages that malloc_trim(0) can release
-    only after the group is freed. pymalloc returns an arena when its last block is freed, so all pages of the arena
-    count. In mimalloc, these are mimalloc's own pages: 64 KiB or more with blocks of one size. In jemalloc, these
-    are slabs. The groups that keep the most memory, apart from their own bytes, come first. A second table lists the
-    blocks of all groups by type or owner. One column counts the groups that contain only blocks of the row's type or
-    owner.
+    details="""The allocator determines which pages count. In glibc, a page counts if malloc_trim(0) can release it only
+    after the group is freed. pymalloc returns an arena when its last block is freed, so all pages of the arena count.
+    In mimalloc, mimalloc's own pages count: 64 KiB or more with blocks of one size. In jemalloc, slabs count. The
+    groups that keep the most memory, apart from their own bytes, come first. A second table lists the blocks of all
+    groups by type or owner. One column counts the groups that contain only blocks of the row's type or owner.
 
     glibc's blocks form a group if they share a page and fill at most half of the page. A fuller page counts if it
     contains only blocks of the group. A freed small chunk first goes to a thread's cache, and is returned only after it
     leaves the cache. Chunks in a cache are members of groups, too. malloc_trim() does not return the tops of threads'
-    arenas. The last block below the top of a thread's arena is therefore no pin. gdbheap does not predict whether the
-    program reuses a freed block or an emptied pool.
+    arenas. The last block below the top of a thread's arena is therefore not a pin. gdbheap does not predict whether
+    the program reuses a freed block or an emptied pool.
 
     mimalloc makes an empty page available to other sizes at once, unless it is the last page of its size. The kernel
     gets the page later: when mimalloc returns another page of the segment, after 10 ms or more. A free-threaded build

@@ -12,7 +12,7 @@ from gdbheap.errors import UsageError, one_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.formats.plot import FORMS, picture
 from gdbheap.report.formats.plot_page import page
-from gdbheap.report.words.plot_table import notes_of, render
+from gdbheap.report.words.plot import notes_of, render
 from gdbheap.sampling.curves import Plotted, curves_of, extents_of, largest
 from gdbheap.sampling.series import read
 
@@ -21,7 +21,7 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Writing):
-    """The options of gdbheap plot."""
+    """The options of ``gdbheap plot``. ``file``: the path of the picture, whose ending selects SVG, PNG or HTML."""
 
     file: str = valued("-o", "FILE", "write the picture to FILE.svg, FILE.png or FILE.html", "", str, needed=True)
 

@@ -15,7 +15,7 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Common):
-    """The options of heap pools."""
+    """The options of ``heap pools``. ``detail``: add requested bytes, the fill of arenas, and the emptiest arenas."""
 
     detail: bool = switch("--detail", "show requested bytes, the fill of arenas, and the emptiest arenas")
 
@@ -47,7 +47,7 @@ COMMAND = Command(
     use (PYTHONMALLOC=malloc), there are no rows, and the answer says so.
 
     Free-threaded builds and PYTHONMALLOC=mimalloc use CPython's own mimalloc. Each row then describes a block size. The
-    row's pools are mimalloc's pages, and its free blocks are the room for more blocks in the pages. A second table
+    row's pools are mimalloc's pages, and its free blocks are the blocks that still fit into these pages. A second table
     shows the purpose of the pages, and which pages no longer belong to a thread.""",
     needs=TARGET,
     options=Options,

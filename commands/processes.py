@@ -6,8 +6,8 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import PROCESSES
 from gdbheap.commands.surface.options import Several, switch
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import NoTarget, UsageError
-from gdbheap.processes.family import Family, family
+from gdbheap.errors import NO_MATCH, NoTarget, UsageError
+from gdbheap.processes.family import ProcessFamily, family
 from gdbheap.report.words.processes import render
 from gdbheap.report.words.verdict import plain_verdict
 from gdbheap.targets.chosen_processes import Programs
@@ -27,21 +27,23 @@ SORTS = {
 
 @dataclass
 class Options(Several):
-    """The options of gdbheap processes."""
+    """The options of ``gdbheap processes``. ``quick``: show only the kernel's figures, without reading heaps or
+    comparing pages.
+    """
 
     quick: bool = switch("--quick", "show only the kernel's figures: do not examine heaps or compare pages")
 
 
-def _answer(programs: Programs, options: Options) -> Family:
+def _answer(programs: Programs, options: Options) -> ProcessFamily:
     if not programs.are_named:
         raise UsageError("gdbheap processes: which processes? Give PID…, --children, --name=REGEX or --cgroup=PATH")
     named = programs.meant()
     if not named:
-        raise NoTarget("no running process matches: 'heap ps' lists the programs")
+        raise NoTarget(NO_MATCH)
     return family(named, options.max_stop or None, options.quick, verdict_of=plain_verdict)
 
 
-def _render(shown: Shown[Family, Options]) -> str:
+def _render(shown: Shown[ProcessFamily, Options]) -> str:
     return render(shown.answer, shown.whole, shown.left_out, shown.options.quick, shown.style)
 
 
@@ -55,12 +57,12 @@ COMMAND = Command(
     process. Each row shows RSS, PSS, USS, the heap's used and free bytes, and the largest finding. The column
     "reclaimable" shows the bytes that malloc_trim(0) would return.
 
-    All processes are stopped while gdbheap reads the kernel's figures, so PSS adds up. Each process is then
-    stopped separately. gdbheap compares a process with its parent or a sibling if the two come from one exec. The
-    answer shows which pages are no longer shared since the fork, and what wrote to them (docs/processes.md). The answer
-    shows how much memory a call of gc.freeze() before the fork would save. The answer also counts equal pages of
-    strings, bytes and numbers that several workers have, but not their parent. Loading these values before the fork
-    would save the pages. A note marks each process that has ended or cannot be read.""",
+    All processes are stopped while gdbheap reads the kernel's figures, so PSS adds up. Each process is then stopped
+    separately. gdbheap compares a process with its parent or a sibling if the two come from one exec. The answer shows
+    which pages are no longer shared since the fork, and what wrote to them (docs/processes.md). The answer shows how
+    much memory a call of gc.freeze() before the fork would save. The answer also counts equal pages of strings, bytes
+    and numbers that several workers have, but not their parent. Loading these values before the fork would
+    save the pages. A note marks each process that has ended or cannot be read.""",
     needs=PROCESSES,
     options=Options,
     answer=_answer,

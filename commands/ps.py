@@ -14,7 +14,7 @@ from gdbheap.processes import accounts
 from gdbheap.report.words.ps import render
 
 if TYPE_CHECKING:
-    from gdbheap.processes.accounts import Table
+    from gdbheap.processes.accounts import ProgramTable
 
 __all__ = ["COMMAND"]
 
@@ -30,7 +30,9 @@ SORTS = {
 
 @dataclass
 class Options(Common):
-    """The options of gdbheap ps."""
+    """The options of ``gdbheap ps``: a pattern for the programs to show, and whether to read heaps, which stops each
+    process.
+    """
 
     filter: re.Pattern[str] | None = valued(
         "--filter", "REGEX", "show only programs whose name or script matches REGEX", None, regular_expression
@@ -38,7 +40,7 @@ class Options(Common):
     heap: bool = switch("--heap", "show each heap's used, free and reclaimable bytes (stops each process)")
 
 
-def _answer(_nothing: None, options: Options) -> Table:
+def _answer(_nothing: None, options: Options) -> ProgramTable:
     table = accounts.by_program(accounts.read(), options.filter)
     if not options.heap:
         return table
@@ -50,8 +52,8 @@ def _answer(_nothing: None, options: Options) -> Table:
     return replace(table, rows=programs, left_out=missed)
 
 
-def _render(shown: Shown[Table, Options]) -> str:
-    return render(shown.answer, shown.left_out, shown.options.heap, shown.style)
+def _render(shown: Shown[ProgramTable, Options]) -> str:
+    return render(shown.answer, shown.left_out, shown.options.heap, shown.style, shown.whole)
 
 
 COMMAND = Command(

@@ -40,7 +40,10 @@ OF_BUFFERS = {"together": "bytes", "buffers": "bytes"}
 
 @dataclass
 class Options(Common):
-    """The options of heap pyobjects."""
+    """The options of ``heap pyobjects``: which types to show, and which of the command's tables.
+
+    ``group``: the attribute by whose values objects of one type are grouped, None for other tables.
+    """
 
     type: str | None = valued("--type", "GLOB", "show and add up only types whose full name matches GLOB", None, str)
     listing: bool = switch("--list", "show one row per object")
@@ -125,14 +128,14 @@ COMMAND = Command(
     dict's keys, a list's items, a set's table. The totals count all types.""",
     example="heap pyobjects --top=20 --sort=bytes",
     details="""A block without a known owner counts for the object, library or thread that points to it. Shares of RSS
-    leave out the pages of large blocks that are not resident. A second table lists the largest unidentified blocks. The
+    count only the resident pages of large blocks. A second table lists the largest unidentified blocks. The
     table says what the bytes of each block look like: zeros, text, pointers, data or a C++ class.
 
     The column "mapped" shows memory that objects such as mmap.mmap mapped. The column appears only if such an object
     exists. Mapped bytes are in no allocator's block, and do not count as used.
 
-    A program may have a malloc whose blocks gdbheap cannot list. gdbheap then lists only those Python objects in it
-    that references reach. The sizes of the objects come from their own fields.
+    A program may have a malloc whose blocks gdbheap cannot list. gdbheap then lists only the Python objects that
+    references reach. The sizes of the objects come from their own fields.
 
     The GLOB of `--type` may contain `*`, `?` and `[...]`.
 
@@ -144,8 +147,8 @@ COMMAND = Command(
 
     `--by=size` groups by the size of an object's own block. `--by=length` groups by len(), for str, bytes, bytearray,
     list, tuple, dict, set and deque. `--by=module` groups by the module of the type. `--by=value` groups equal str,
-    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` shows, for list, bytearray, dict and set, how
-    many items they have and for how many they have room.
+    bytes, numbers and tuples of these; see `heap duplicates`. `--by=fill` groups list, bytearray, dict and
+    set objects by how full their allocated memory is.
 
     `--by=line` reads tracemalloc's own table, if tracemalloc is on in the program. gdbheap counts blocks and requested
     bytes for each line, as tracemalloc.take_snapshot() does, but calls nothing in the program.

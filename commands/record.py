@@ -18,7 +18,7 @@ from gdbheap.commands.surface.progress import tell_folder
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
-from gdbheap.report.words.recording import render
+from gdbheap.report.words.record import render
 from gdbheap.sampling.recording import Recorded, RecordingPlan, record
 from gdbheap.sampling.rotation import Rotation
 from gdbheap.sampling.series import CSV, STANDARD_OUTPUT, form_of
@@ -31,7 +31,14 @@ LEAST_SECONDS = 0.001
 
 @dataclass
 class Options(Several, Writing):
-    """The options of gdbheap record."""
+    """The options of ``gdbheap record``: the file, when to begin a new file, how often to sample, and when to end.
+
+    ``every``: seconds between two samples.
+    ``duration``: seconds, None to record until the processes end.
+    ``rotate``, ``rotate_every``: the bytes and the seconds after which a new file begins, None for no limit.
+    ``keep``: how many older files to keep, None for all.
+    ``snapshot_every``: seconds between two snapshots, None for no snapshots.
+    """
 
     file: str = valued(
         "-o", "FILE", "write FILE.csv or FILE.jsonl, or write CSV to standard output (-)", "", str, needed=True
@@ -96,7 +103,7 @@ COMMAND = Command(
     of an expensive figure leave the figure out. `--stop` makes the bytes in use exact in each row.
 
     If FILE is a recording, it is continued. `--rotate` and `--rotate-every` begin a new file, and compress the older
-    one (gzip); plot reads it too. `--keep` removes the oldest files.
+    one (gzip); 'gdbheap plot' also reads compressed files. `--keep` removes the oldest files.
 
     Recording ends when no process is left, after `--duration`, or at Ctrl-C; the file is complete at any time. If a
     command follows `--`, gdbheap starts it, and passes on the command's exit status. docs/recording.md describes the

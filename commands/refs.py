@@ -7,7 +7,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Addressed
 from gdbheap.heap import Heap
-from gdbheap.report.words.why import render_refs
+from gdbheap.report.words.refs import render
 
 __all__ = ["COMMAND"]
 
@@ -17,7 +17,7 @@ def _answer(heap: Heap, options: Addressed) -> refs.Refs:
 
 
 def _render(shown: Shown[refs.Refs, Addressed]) -> str:
-    return render_refs(shown.answer, shown.style)
+    return render(shown.answer, shown.style)
 
 
 COMMAND = Command(

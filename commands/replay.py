@@ -43,7 +43,11 @@ def _tunables(text: str) -> dict[str, str]:
 
 @dataclass
 class Options(Writing):
-    """The options of gdbheap replay."""
+    """The options of ``gdbheap replay``: the process, the allocator and its tunables, what to repeat, and what to draw.
+
+    ``arena_max``, ``mmap_threshold``, ``trim_threshold``, ``tunables``: None keeps the value of the recorded program.
+    ``stop_at``: the number of the call after which the replay waits, None for no such call.
+    """
 
     process: int | None = process_of_log()
     allocator: str | None = valued(
@@ -203,14 +207,14 @@ COMMAND = Command(
     You can try the same calls under another allocator, or with any glibc tunable. docs/replay.md says what a replay
     repeats and what it does not.
 
-    The column RSS counts the private pages that the calls add. The kernel records the peak of RSS to within some
+    The column RSS counts the private pages that the calls add. The kernel records the peak of RSS to within a few
     hundred KiB. A program writes to the memory that it requests. RSS is therefore similar to the program's RSS only
     with `--fill`, which `--what-if` implies. The columns "system" and "in use" count memory as malloc_stats() does.
     Only holes of 1 MiB or more are counted. For allocators other than glibc, these columns and the holes are unknown
     (?). Some allocators return memory after a delay. The results of these allocators differ between runs, and a replay
     is faster than the program was. `--what-if` runs these allocators three times, and shows the range of their peaks.
     The line below the table shows the best setting, ready to be typed before a command. The line appears only if the
-    setting saves more than two runs with the same setting differ.
+    saving is larger than the difference between two runs with the same setting.
 
     `--frames` writes a map of the heap after every N calls, and index.html, which plays the maps as a film.
     `--mappings` repeats the program's private mappings; with `--fill`, the replay also touches their pages. `--stop-at`

@@ -12,7 +12,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import REPORTED
 from gdbheap.commands.surface.options import Several, Writing, check_contents, process_of_log, switch, valued
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import NoTarget, Unsupported, UsageError, one_line
+from gdbheap.errors import NO_MATCH, NoTarget, Unsupported, UsageError, one_line, own_line
 from gdbheap.files import check_writable, write_bytes
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from gdbheap.snapshots.snapshot import SnapshotWithBlocks
     from gdbheap.targets.chosen_processes import Programs
 
-__all__ = ["COMMAND", "Page"]
+__all__ = ["COMMAND", "WrittenPage"]
 
 TARGET, SNAPSHOT, DIFFERENCE, CALLS, PROCESSES = "target", "snapshot", "difference", "calls", "processes"
 SERIES = "series"
@@ -30,7 +30,10 @@ Reported = Union[Heap, "tuple[SnapshotWithBlocks, ...]", "Programs", str, "list[
 
 @dataclass
 class Options(Several, Writing):
-    """The options of gdbheap report."""
+    """The options of ``gdbheap report``: the HTML file, and what the page contains.
+
+    ``owners``: find holders even in a heap with very many blocks. ``process``: the process of a trace to show.
+    """
 
     file: str = valued("-o", "FILE", "write the report to FILE.html", "", os.path.expanduser, needed=True)
     with_contents: bool = switch("--with-contents", "show the contents of dict keys in paths")
@@ -46,8 +49,10 @@ class Options(Several, Writing):
 
 
 @dataclass(frozen=True)
-class Page:
-    """The answer of ``gdbheap report``: the page that was written, and a line for each answer that it lacks."""
+class WrittenPage:
+    """The answer of ``gdbheap report``: the page that was written, and one line for each part of the page that has no
+    content.
+    """
 
     file: str
     size: int
@@ -64,10 +69,10 @@ class _WrittenPage:
     is_blind: bool = False
 
 
-def _answer(subject: Reported, options: Options) -> Page:
+def _answer(subject: Reported, options: Options) -> WrittenPage:
     made = _made(subject, options)
     write_bytes(options.file, made.data, options.mode)
-    return Page(options.file, len(made.data), made.about, made.missing, made.is_blind)
+    return WrittenPage(options.file, len(made.data), made.about, made.missing, made.is_blind)
 
 
 def _made(subject: Reported, options: Options) -> _WrittenPage:
@@ -94,7 +99,7 @@ def _of_looks(looks: tuple[SnapshotWithBlocks, ...]) -> _WrittenPage:
     if len(looks) == 1:
         made = look_report(looks[0])
         return _WrittenPage(SNAPSHOT, made.data, made.missing)
-    from gdbheap.report.page.difference import difference_page
+    from gdbheap.report.page.diff import difference_page
     from gdbheap.snapshots.difference import difference
     from gdbheap.snapshots.overview import overview_of_snapshot
 
@@ -107,7 +112,7 @@ def _of_calls(path: str, options: Options) -> _WrittenPage:
     from gdbheap.commands.surface.progress import shown
     from gdbheap.report.page.calls import calls_page
     from gdbheap.tracing.call_stacks import call_stacks
-    from gdbheap.tracing.stats import call_stats
+    from gdbheap.tracing.call_stats import call_stats
 
     with shown("reading the calls") as progress:
         found = call_stats(path, options.process, progress)
@@ -121,7 +126,7 @@ def _of_calls(path: str, options: Options) -> _WrittenPage:
 def _of_series(paths: list[str]) -> _WrittenPage:
     from gdbheap.report.formats.plot import picture
     from gdbheap.report.formats.plot_page import page
-    from gdbheap.report.words.plot_table import notes_of
+    from gdbheap.report.words.plot import notes_of
     from gdbheap.sampling.curves import Plotted, curves_of, extents_of, largest
     from gdbheap.sampling.series import read
 
@@ -147,16 +152,16 @@ def _of_processes(programs: Programs, options: Options) -> _WrittenPage:
 
     pids = sorted({*programs.pids, *programs.now()})
     if not pids:
-        raise NoTarget("no running process matches: 'heap ps' lists the programs")
+        raise NoTarget(NO_MATCH)
     found = family(pids, options.max_stop or None, False, verdict_of=plain_verdict)
     notes = [f"process {member.pid}: {member.note}" for member in found.rows if member.note]
     return _WrittenPage(PROCESSES, processes_page(found, time.time()), notes)
 
 
-def _render(shown: Shown[Page, Options]) -> str:
+def _render(shown: Shown[WrittenPage, Options]) -> str:
     answer = shown.answer
     told = f"The page is in {one_line(answer.file)} ({shown.style.bytes(answer.size)})."
-    return "\n".join([told, *(f"Missing from the page: {one_line(line)}" for line in answer.missing)])
+    return "\n".join([told, *(f"Missing from the page: {own_line(line)}" for line in answer.missing)])
 
 
 COMMAND = Command(

@@ -9,14 +9,14 @@ from gdbheap.commands.surface.options import MaybeAddressed, Pictured, one_of, v
 from gdbheap.commands.surface.pictures import draw
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.report.words.graph import render_retained
+from gdbheap.report.words.retained import render_retained
 
 __all__ = ["COMMAND"]
 
 
 @dataclass
 class Options(Pictured, MaybeAddressed):
-    """The options of heap retained."""
+    """The options of ``heap retained``. ``by``: how to group the memory: by object, type, module, global or thread."""
 
     by: str = valued(
         "--by",
@@ -34,7 +34,7 @@ def _answer(heap: Heap, options: Options) -> retained.Retained:
 
         draw(options, retained_tree(dominator_tree(heap)), "Memory that objects retain")
     if options.address is not None:
-        return retained.retained_set(heap, options.address)
+        return retained.retained_set(heap, options.address, options.share)
     return retained.retained(heap, options.by, options.top)
 
 
@@ -48,22 +48,23 @@ COMMAND = Command(
     text="""An object retains all memory that would be freed with it: its own block, and every block that only this
     object reaches. Modules have rows only with --by=module.""",
     example="heap retained --top=20 --by=type",
-    details="""If the object that keeps another one alive has a row, the inner object has no row in three cases. First,
+    details="""An object has no row in three cases, if the object that keeps it alive has a row. First,
     both objects have the same type, as in a linked list. Second, both retain the same number of bytes, within 1 %.
-    Third, the inner object retains only itself. Modules and their dicts have no rows, because the objects that they
+    Third, the object retains only itself. Modules and their dicts have no rows, because the objects that they
     hold have rows. An exception is a file that was loaded as several modules. Static variables of libraries that have
     symbols, other data of libraries, and tracemalloc's tables also have rows.
 
     A figure with "at most" includes blocks of C code that the object owns and that other objects may hold. A column
     names these other holders. The bytes in the column "retained" are certain. A row may stand for several objects that
     retain the same bytes. The row shows the path of the outermost object that source code can name. The path is a
-    Python expression if possible, or else in words.
+    Python expression if possible; otherwise it is a text.
 
-    Shares of RSS leave out the pages of large blocks that are not resident. Resident bytes have a column of their own
-    if some bytes are not resident. A share is unknown if the bytes without these pages exceed RSS.
+    Shares of RSS count only the resident pages of large blocks. Resident bytes have a column of their own
+    if some bytes are not resident. A share is unknown if the counted bytes exceed RSS.
 
-    Memory that an object mapped counts for the object. mmap.mmap, numpy.memmap, SharedMemory, and mapped files of Arrow
-    and torch can map memory. If other processes also map the memory, it is unmapped with the object but not freed.
+    Memory that an object mapped is added to that object. mmap.mmap, numpy.memmap, SharedMemory, and mapped files of
+    Arrow and torch can map memory. If other processes also map the memory, it is unmapped with the object but not
+    freed.
 
     If some references could not be read, an object retains "at least" the proven bytes, and groups have no rows. One
     line, "not examined", shows the bytes that no object is proven to retain.
@@ -73,9 +74,11 @@ COMMAND = Command(
     Python object only if the object has no certain reference. For a block of C code, every word in used memory that
     points to the block counts as a reference. Words on stacks do not count.
 
-    In a program without Python, each block counts as an object. `--by=global` shows what would be freed if a global
-    held nothing. `--by=thread` shows what would be freed if a thread's stack and data held nothing. If ADDRESS is
-    given, the answer lists the memory that would be freed with that block, by type or size.
+    In a program without Python, each block counts as an object. A variable has a row of its own if no block retains
+    half of the variable's memory. An example is the head of a list that points to both ends. `--by=global` shows what
+    would be freed if a global held nothing. `--by=thread` shows what would be freed if a thread's stack and data held
+    nothing. If ADDRESS is given, the answer lists the memory that would be freed with that block, by type or size.
+    ADDRESS may also be the name of a variable of C or C++.
 
     `--format` and the options for its formats draw the tree of dominators. The tree has the 500 objects that retain
     the most, each above its dominator.""",

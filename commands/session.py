@@ -39,18 +39,18 @@ COMMAND = Command(
 
     gdbheap keeps the memory that it has read for the next command. A live process is stopped once, while its private
     memory is copied, and then runs on. `refresh` takes a new copy. `--clone` uses a frozen copy that the kernel makes.
-    The frozen copy takes no memory in gdbheap, and needs only a short stop. While it exists, the kernel copies each
-    page to which the process writes. The frozen copy ends with the process. If neither copy is possible, each command
-    stops the process anew, and a line says so. Commands that follow a process (growth, catch) or call into it (stats,
-    trim --yes) are about the process itself. After a call, gdbheap reads the process anew.
+    The frozen copy takes no memory in gdbheap, and needs only a short stop. While the frozen copy exists, the kernel
+    copies each page to which the process writes. The frozen copy ends with the process. If neither copy is possible,
+    each command stops the process again, and a line says so. Commands that follow a process (growth, catch) or call
+    into it (stats, trim --yes) are about the process itself. After a call, gdbheap reads the process again.
 
     `--bytes`, `--no-text` and `--max-stop` apply to each command. Ctrl-C ends the current command, but not the session.
 
-    `--json` makes a session for a program. Each line that gdbheap reads, even an empty line, yields exactly one line of
-    output: {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is that of
-    the same command in a shell. The answer is null for a line that requests nothing, such as refresh. A line with
-    --text is answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. The text does not
-    appear on standard error, and there is no prompt.
+    A program can use the session with `--json`. Each line that gdbheap reads, even an empty line, yields exactly one
+    line of output: {"line": 3, "status": 0, "answer": {...}} or {"line": 4, "status": 2, "error": {...}}. The status is
+    that of the same command in a shell. The answer is null for a line that requests nothing, such as refresh. A line
+    with --text is answered by {"command": ..., "schema": 2, "text": "..."}: the text that people read. The text does
+    not appear on standard error, and there is no prompt.
 
     The exit status of a session on a terminal is 0. If the lines come from a pipe or a file, it is the highest status
     of the commands. An unknown command prints one line on standard error, and counts as 2.""",

@@ -9,14 +9,18 @@ from gdbheap.commands.surface.options import Filed, check_contents, switch
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
 from gdbheap.report.words.snapshot import render
-from gdbheap.snapshots.snapshot import Written
+from gdbheap.snapshots.snapshot import WrittenSnapshot
 
 __all__ = ["COMMAND"]
 
 
 @dataclass
 class Options(Filed):
-    """The options of heap snapshot."""
+    """The options of ``heap snapshot``: what to save in addition to the usual data.
+
+    ``owners``: find holders even in a heap with very many blocks. ``blocks``: save a list of all blocks, for ``heap
+    diff``.
+    """
 
     with_contents: bool = switch("--with-contents", "keep the contents of dict keys in paths")
     owners: bool = switch("--owners", "find holders even if there are more than 2,000,000 blocks")
@@ -28,12 +32,12 @@ class Options(Filed):
         check_contents("heap snapshot", self.with_contents, self.no_text)
 
 
-def _answer(heap: Heap, options: Options) -> Written:
+def _answer(heap: Heap, options: Options) -> WrittenSnapshot:
     kept = options.owners or None, options.blocks, options.with_contents
     return write_snapshot(heap, options.file, *kept, options.mode)
 
 
-def _render(shown: Shown[Written, Options]) -> str:
+def _render(shown: Shown[WrittenSnapshot, Options]) -> str:
     return render(shown.answer, shown.style)
 
 

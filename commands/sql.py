@@ -20,14 +20,15 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Queried):
-    """The options of gdbheap sql."""
+    """The options of ``gdbheap sql``: whether to print CSV, and whether to compute retained bytes even for very many
+    blocks.
+    """
 
     csv: bool = switch("--csv", "print the rows as CSV, column names first")
     csv_safe: bool = csv_safe()
     edges: bool = switch("--edges", "show retained bytes even beyond 2,000,000 blocks")
 
     def check(self) -> None:
-        """Raise UsageError if options exclude each other."""
         super().check()
         if self.csv and self.json:
             raise UsageError("gdbheap sql: --csv and --json exclude each other")
@@ -42,7 +43,7 @@ def _answer(source: Source, options: Options) -> Answered:
 
 
 def _render(shown: Shown[Answered, Options]) -> str:
-    from gdbheap.report.words.query import render, render_csv
+    from gdbheap.report.words.sql import render, render_csv
 
     options = shown.options
     if options.csv:
@@ -58,9 +59,9 @@ COMMAND = Command(
     DuckDB and pyarrow: pip install 'gdbheap[sql]'.""",
     example='gdbheap sql "select type, bytes from types order by bytes desc"',
     details="""TARGET is a process, a core, a snapshot, or a folder that `gdbheap export` wrote. The query can use the
-    tables that export writes. gdbheap builds only the tables that the query names, and a process already runs on when
-    the query starts. docs/queries.md has queries to begin with. If a query names the table edges, gdbheap builds this
-    table for any number of blocks.""",
+    tables that export writes. gdbheap builds only the tables that the query names. A process resumes before the query
+    starts. docs/queries.md has queries to begin with. gdbheap builds the table edges only if a query names it, however
+    many blocks there are.""",
     needs=SOURCE,
     options=Options,
     answer=_answer,

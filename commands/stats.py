@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gdbheap.allocators.finding import MALLOC
+from gdbheap.allocators.registry import MALLOC
 from gdbheap.answers import stats
 from gdbheap.answers.arenas import arenas
 from gdbheap.commands.inferior_calls.inferior_call import STATS, Calls
@@ -19,7 +19,9 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Common):
-    """The options of heap stats."""
+    """The options of ``heap stats``. ``seccomp``: call malloc_stats() even if a seccomp filter may kill the process for
+    it.
+    """
 
     seccomp: bool = under_seccomp()
 
@@ -35,7 +37,7 @@ def _call(heap: Heap, calls: Calls, options: Options) -> stats.Stats:
 
 
 def _render(shown: Shown[stats.Stats, Options]) -> str:
-    return render(shown.answer, shown.style)
+    return render(shown.answer, shown.style, shown.raw)
 
 
 COMMAND = Command(

@@ -8,14 +8,14 @@ from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common, switch
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
-from gdbheap.report.words.graph import render_threads
+from gdbheap.report.words.threads import render_threads
 
 __all__ = ["COMMAND"]
 
 
 @dataclass
 class Options(Common):
-    """The options of heap threads."""
+    """The options of ``heap threads``: whether to show values of variables, and C frames between Python frames."""
 
     values: bool = switch("--values", "show the shortened values of variables")
     with_c: bool = switch("--c-frames", "show C frames between Python frames, where unwind tables allow it")

@@ -17,7 +17,7 @@ from gdbheap.commands.surface.session import listed
 from gdbheap.dataclass import dataclass
 from gdbheap.report.text.style import style_for, terminal_text
 from gdbheap.report.words.top import HELP, render
-from gdbheap.sampling.current_totals import Standings, Table
+from gdbheap.sampling.current_totals import CurrentTable, Standings
 from gdbheap.sampling.sampler import Sampler
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.text import printable_record
@@ -43,7 +43,10 @@ def _count(text: str) -> int:
 
 @dataclass
 class Options(Several):
-    """The options of gdbheap top. ``is_shown``: whether the latest table was already printed."""
+    """The options of ``gdbheap top``: the seconds between two tables, and how many tables to show.
+
+    ``count``: None for no limit. ``is_shown``: whether the last table was already printed.
+    """
 
     is_shown = False
 
@@ -51,7 +54,7 @@ class Options(Several):
     count: int | None = valued("--count", "N", "end after N tables [default: never, with --json 1]", None, _count)
 
 
-def _answer(programs: Programs, options: Options) -> Table:
+def _answer(programs: Programs, options: Options) -> CurrentTable:
     """Show tables until the command ends, and return the last table."""
     if not programs.are_named:
         programs = Programs(owner=os.geteuid())
@@ -73,10 +76,11 @@ def _answer(programs: Programs, options: Options) -> Table:
 
 
 def _last(
-    standings: Standings, options: Options, show: Callable[[Table], None], wait: Callable[[], bool | None]
-) -> Table:
+    standings: Standings, options: Options, show: Callable[[CurrentTable], None], wait: Callable[[], bool | None]
+) -> CurrentTable:
     """Show one table after another, until ``options.count`` tables were shown or ``wait`` returns true. Return the last
-    table, which may not be shown yet."""
+    table, even if it was not shown yet.
+    """
     left = options.count or (1 if options.json else 0)
     table = standings.take()
     with suppress(KeyboardInterrupt, BrokenPipeError):
@@ -88,7 +92,7 @@ def _last(
     return table
 
 
-def _text(table: Table, options: Options, on_screen: bool = False) -> str:
+def _text(table: CurrentTable, options: Options, on_screen: bool = False) -> str:
     rows = listed(table.rows, SORTS, options)
     style = style_for(sys.stdout, options.exact, None)
     if on_screen:
@@ -96,13 +100,13 @@ def _text(table: Table, options: Options, on_screen: bool = False) -> str:
     return render(printable_record(replace(table, rows=rows)), len(table.rows) - len(rows), style)
 
 
-def _print(table: Table, options: Options) -> None:
+def _print(table: CurrentTable, options: Options) -> None:
     sys.stdout.write(terminal_text(f"{_text(table, options)}\n\n", sys.stdout.encoding))
     sys.stdout.flush()
     options.is_shown = True
 
 
-def _render(shown: Shown[Table, Options]) -> str:
+def _render(shown: Shown[CurrentTable, Options]) -> str:
     """Return the text of the last table; "" if it was already printed."""
     return "" if shown.options.is_shown else render(shown.answer, shown.left_out, shown.style)
 

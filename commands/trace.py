@@ -13,7 +13,7 @@ from gdbheap.errors import UsageError
 from gdbheap.report.text.numbers import parse_size
 from gdbheap.report.words.trace import render, sentence
 from gdbheap.text import printable_record
-from gdbheap.tracing.traced_command import Traced, finish, trace
+from gdbheap.tracing.traced_command import TracedCommand, finish, trace
 
 __all__ = ["COMMAND"]
 
@@ -35,13 +35,18 @@ def _every(text: str) -> int:
         return 1
     size = parse_size(text)
     if not 0 < size < MOST:
-        raise ValueError(f"{text!r} is not a number of bytes between two recorded stacks")
+        raise ValueError(f"{text!r} is not a distance between recorded stacks: give a size, such as 64K, or 'all'")
     return size
 
 
 @dataclass
 class Options(Writing):
-    """The options of gdbheap trace."""
+    """The options of ``gdbheap trace``: the file, which calls and stacks to record, and how to order the calls of
+    threads.
+
+    ``stacks``: the mean number of bytes between two recorded stacks; 1: a stack with each call, 0: none.
+    ``attach``: a running process, for which the command only explains why it cannot be traced.
+    """
 
     file: str = valued("-o", "FILE", "write the trace to FILE", "", str, needed=True)
     order: str = valued(
@@ -64,7 +69,7 @@ class Options(Writing):
     finish: bool = switch("--finish", "complete the FILE of a trace that was killed while recording")
 
 
-def _answer(command: tuple[str, ...], options: Options) -> Traced:
+def _answer(command: tuple[str, ...], options: Options) -> TracedCommand:
     if options.attach is not None:
         raise UsageError(ATTACH.format(options.attach))
     if not options.file:
@@ -83,7 +88,7 @@ def _answer(command: tuple[str, ...], options: Options) -> Traced:
     return found
 
 
-def _render(shown: Shown[Traced, Options]) -> str:
+def _render(shown: Shown[TracedCommand, Options]) -> str:
     return render(shown.answer, shown.style) if shown.options.finish else ""
 
 

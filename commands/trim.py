@@ -28,7 +28,10 @@ def _pad(text: str) -> int:
 
 @dataclass
 class Options(Common):
-    """The options of heap trim."""
+    """The options of ``heap trim``: whether to call malloc_trim(), and how much free memory to leave.
+
+    ``pad``: the bytes that stay free at the top of the main arena.
+    """
 
     yes: bool = switch("--yes", "call malloc_trim() in the process and compare the result (live only)")
     dry_run: bool = switch("--dry-run", "predict the result without making the call [default]")
@@ -36,7 +39,6 @@ class Options(Common):
     seccomp: bool = under_seccomp()
 
     def check(self) -> None:
-        """Raise UsageError if options exclude each other."""
         super().check()
         if self.yes and self.dry_run:
             raise UsageError("heap trim: --yes and --dry-run exclude each other")
@@ -62,8 +64,8 @@ def _call(heap: Heap, calls: Calls, options: Options) -> trim.Trim:
 
 
 def _refuse_damaged(heap: Heap) -> None:
-    """Raise an error if the heap is damaged, because malloc_trim() follows the bins without checks and releases the
-    memory that it finds there."""
+    """Raise an error if the heap is damaged. malloc_trim() follows the bins without checks, and releases the memory
+    that it finds there."""
     find_damage(heap)
     if heap.damage:
         first = heap.damage[0]
@@ -94,7 +96,7 @@ COMMAND = Command(
     try again. malloc gets the pages from the kernel again when the program needs them.
 
     All threads are stopped from the proof to the end of the call, for at most `--max-stop`. If the call takes longer,
-    the thread that makes it finishes it while the other threads run on.""",
+    gdbheap lets all threads run on, and the calling thread finishes the call.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

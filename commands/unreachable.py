@@ -7,7 +7,7 @@ from gdbheap.commands.surface.declaration import Command, Shown
 from gdbheap.commands.surface.needs import TARGET
 from gdbheap.commands.surface.options import Common
 from gdbheap.heap import Heap
-from gdbheap.report.words.graph import render_unreachable
+from gdbheap.report.words.unreachable import render_unreachable
 
 __all__ = ["COMMAND"]
 
@@ -31,8 +31,8 @@ COMMAND = Command(
     blocks own.
 
     Cycles are objects that are kept alive only by references from one another, and all that they keep alive. The answer
-    names the references that close the cycles. gc.collect() frees the cycles, unless the row says why not: gc.freeze(),
-    a type that hides references from the collector, or `__del__` in Python 2.
+    names the references that close the cycles. gc.collect() frees the cycles, unless the row says why not. The reason
+    is gc.freeze(), a type that hides references from the collector, or `__del__` in Python 2.
 
     Lost references are objects whose reference count is too high: a library took a reference and never released it. An
     object with a lost reference is never freed, and neither are the objects that it keeps alive.

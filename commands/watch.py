@@ -1,4 +1,4 @@
-"""``gdbheap watch``: wait for a memory limit, then save a snapshot or more."""
+"""``gdbheap watch``: wait for a memory limit, then save a snapshot or other files."""
 
 from __future__ import annotations
 
@@ -23,6 +23,7 @@ from gdbheap.commands.surface.options import (
     under_seccomp,
     user_name,
     valued,
+    whole_number,
 )
 from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
@@ -30,10 +31,11 @@ from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, UsageError, one_line
 from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
-from gdbheap.report.text.numbers import parse_duration, parse_size
+from gdbheap.report.text.numbers import counted, parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
 from gdbheap.report.words.watch import counts_text, event_text, render
-from gdbheap.watching.messages import Event, Limit
+from gdbheap.watching.messages import Limit, WatchMessage
+from gdbheap.watching.standard_output import LineOutput
 from gdbheap.watching.triggers import MEMORY_ERROR, Bounds
 
 if TYPE_CHECKING:
@@ -86,6 +88,14 @@ def _share(text: str) -> float:
     return int(number) / 100
 
 
+def _positive(text: str) -> int:
+    """Parse a number of at least 1. Raises ValueError."""
+    number = whole_number(text)
+    if not number:
+        raise ValueError("the number must be at least 1")
+    return number
+
+
 def _address(text: str) -> Address:
     """Parse an address to listen at, [HOST]:PORT. Raises ValueError."""
     # Imported on use, because it imports an HTTP server.
@@ -95,7 +105,7 @@ def _address(text: str) -> Address:
 
 
 def _names(text: str) -> tuple[str, ...]:
-    """Parse host names in the form that they have in a URL, without a port. Raises ValueError."""
+    """Parse host names as they appear in a URL, without a port. Raises ValueError."""
     names = tuple(text.split(","))
     for name in names:
         if not HOST_NAME.fullmatch(name):
@@ -113,7 +123,9 @@ def _words(text: str) -> tuple[str, ...]:
 
 @dataclass
 class Options(Several, Writing):
-    """The options of gdbheap watch."""
+    """The options of ``gdbheap watch``: the conditions to wait for, the actions to take, how often to act, and when to
+    end.
+    """
 
     rss: int | None = valued("--rss", "SIZE", "act when RSS exceeds SIZE", None, parse_size)
     grows: tuple[int, float] | None = valued(
@@ -126,11 +138,12 @@ class Options(Several, Writing):
     within: float = valued(
         "--within",
         "DURATION",
-        "act if memory would be full within DURATION (--at-oom) [default: 2s]",
+        "act if full within DURATION (--at-oom) [default: 2s]",
         2.0,
         parse_duration,
     )
     output: str = valued("--output", "FOLDER", "write files into FOLDER [default: current folder]", "", str)
+    keep: int | None = valued("--keep", "N", "keep the files of N actions [default: all]", None, _positive)
     no_snapshot: bool = switch("--no-snapshot", "take no snapshot")
     blocks: bool = switch("--blocks", "keep a list of all blocks in the snapshot")
     heap: bool = switch("--heap", "save the answer of 'heap --json', too")
@@ -161,7 +174,7 @@ class Options(Several, Writing):
 
     @property
     def acts(self) -> bool:
-        """Whether the options set a condition on which the watch acts."""
+        """Whether the options set a condition for an action. A watch without one only serves metrics."""
         return self.rss is not None or self.grows is not None or self.at_oom or self.on_memory_error
 
 
@@ -178,7 +191,7 @@ class _Watch:
         self.options = options
         self.actions = Actions(
             options.output or ".", not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
-            options.run_limit, options.max_stop or None, _heap_document, options.mode,
+            options.run_limit, options.max_stop or None, _heap_document, options.mode, options.keep,
         )  # fmt: skip
         if options.acts:
             check(self.actions)
@@ -190,11 +203,13 @@ class _Watch:
             options.seccomp, options.max_stop or LONGEST_STAND, options.prometheus is not None,
         )  # fmt: skip
         leaving = EndingChildren()
-        self.looks = _looks(options, leaving)
+        self.reader = _heap_reader(options, leaving)
         self.queue = ActionQueue(self.actions, leaving)
         until = math.inf if options.duration is None else time.monotonic() + options.duration
-        self.watcher = Watcher(programs, wanted, _group(options), self.looks, self.queue, until)
+        self.watcher = Watcher(programs, wanted, _group(options), self.reader, self.queue, until)
         self.lines = _Lines()
+        self._named_limits: set[Limit] = set()
+        self._output: LineOutput | None = None
         self.prepared: dict[int, Preparation] = {}
         self.failed = self.ended = self.killed = 0
         self._is_warned = False
@@ -202,7 +217,7 @@ class _Watch:
         # From now on, the server may get requests.
         self.server = _server(options, self._now)
 
-    def run(self) -> Event:
+    def run(self) -> WatchMessage:
         """Watch until the watch is over, and return its last event. Ctrl-C and SIGTERM end the watch."""
         if self.options.at_oom:
             # Milliseconds matter, even if other programs use all processors. Not every user may raise the priority.
@@ -213,74 +228,81 @@ class _Watch:
         except KeyboardInterrupt:
             why = "asked"
         finally:
-            for happening in self.watcher.end():
-                event = self._event(happening)
+            for watch_event in self.watcher.end():
+                event = self._event(watch_event)
                 if event is not None:
                     self._tell(event)
             self._tell_many()
+            if self._output is not None:
+                self._output.end()
             if self.server is not None:
                 self.server.end()
-        return Event("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
+        return WatchMessage("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
         """Return the current state for the metrics. This method is called in another thread."""
         from gdbheap.watching.metrics import Now
 
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
-        seen = [(one, sizes[one.pid]) for one in list(self.looks.seen.values()) if sizes.get(one.pid)]
+        seen = [(one, sizes[one.pid]) for one in list(self.reader.seen.values()) if sizes.get(one.pid)]
         return Now(
             seen, self.ended, self.bounds.acted, self.failed, self.killed, time.monotonic() - self.watcher.scanned,
-            self.watcher.groups, self.options.prometheus_sum, list(self.looks.gone.values()),
+            self.watcher.groups, self.options.prometheus_sum, list(self.reader.gone.values()),
         )  # fmt: skip
 
     def _watch(self) -> str:
         if self.server is not None:
-            self._tell(Event("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
-        for happening in self.watcher.happenings():
-            event = self._event(happening)
+            self._tell(WatchMessage("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
+        for watch_event in self.watcher.events():
+            event = self._event(watch_event)
             if event is not None:
                 self._tell(event)
             if self.server is None and not self.queue.is_busy and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended" if self.watcher.is_over else "duration"
 
-    def _event(self, happening: WatchEvent) -> Event | None:
-        """Return the event to print for a happening; None if nothing is printed. If the happening is "due", request the
-        actions."""
-        pid = happening.pid
-        if happening.kind == "due":
-            self._request(happening)
+    def _event(self, watch_event: WatchEvent) -> WatchMessage | None:
+        """Return the event to print for an event of the watcher; None if nothing is printed. If its kind is "due",
+        request the actions."""
+        pid = watch_event.pid
+        if watch_event.kind == "due":
+            self._request(watch_event)
             return None
-        if happening.kind == "acted":
-            return self._acted(happening)
-        if happening.kind == "nobody":
-            return Event("nobody", time.time())
-        if happening.kind == "began" and pid is not None:
+        if watch_event.kind == "acted":
+            return self._acted(watch_event)
+        if watch_event.kind == "renamed" and pid is not None:
+            # The process probably runs another program now.
+            if pid in self.prepared and self._preparation(pid) is None:
+                self._prepare(pid)
+            return None
+        if watch_event.kind == "nobody":
+            return WatchMessage("nobody", time.time())
+        if watch_event.kind == "began" and pid is not None:
             self._prepare(pid)
             self._warn_of_users()
-            limits = self._limits()
-            return Event("began", time.time(), pid, happening.name, limits=limits)
-        if happening.kind in ("unseen", "unrestored", "missed"):
+            limits = self._limits(pid)
+            return WatchMessage("began", time.time(), pid, watch_event.name, limits=limits)
+        if watch_event.kind in ("unseen", "unrestored", "missed"):
             self.failed += 1
-            return Event(happening.kind, time.time(), pid, happening.name, errors=[happening.reason])
-        if happening.kind in ("left-out", "unreadable"):
+            return WatchMessage(watch_event.kind, time.time(), pid, watch_event.name, errors=[watch_event.reason])
+        if watch_event.kind in ("left-out", "unreadable"):
             self.failed += 1
-            return Event(happening.kind, time.time(), errors=[happening.reason], pids=[*happening.pids])
-        self.ended += happening.kind == "ended"
-        self.killed += happening.oom
+            return WatchMessage(watch_event.kind, time.time(), errors=[watch_event.reason], pids=[*watch_event.pids])
+        self.ended += watch_event.kind == "ended"
+        self.killed += watch_event.oom
         self.prepared.pop(pid or 0, None)
         self.bounds.forget(pid or 0)
-        return Event(
-            happening.kind, time.time(), pid, happening.name, cgroup=happening.group, exit_status=happening.status,
-            oom=happening.oom,
+        return WatchMessage(
+            watch_event.kind, time.time(), pid, watch_event.name, cgroup=watch_event.group,
+            exit_status=watch_event.status, oom=watch_event.oom,
         )  # fmt: skip
 
-    def _request(self, happening: WatchEvent) -> None:
+    def _request(self, watch_event: WatchEvent) -> None:
         """Request the actions on a process, unless they are in progress, or ``bounds`` allows no further action now."""
         from gdbheap.watching.actions import Request
-        from gdbheap.watching.child import look_seconds
+        from gdbheap.watching.child import read_seconds
 
-        pid, cause = happening.pid, happening.cause
+        pid, cause = watch_event.pid, watch_event.cause
         if pid is None or cause is None:
             return
         one = self.watcher.watched[pid]
@@ -292,27 +314,27 @@ class _Watch:
             if errors is not None:
                 errors.go_on()
             return
-        self.looks.give_way()
+        self.reader.give_way()
         stack = errors.stack() if errors is not None else list
-        prepared = errors.preparation if errors is not None else self.prepared.get(pid)
-        seconds = look_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))
-        cause = dataclasses.replace(cause, cgroup=happening.group or cause.cgroup)
-        self.queue.add(Request(one.folder, happening.name, cause, prepared, standing, seconds, time.time(), stack))
+        prepared = errors.preparation if errors is not None else self._preparation(pid)
+        seconds = read_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))
+        cause = dataclasses.replace(cause, cgroup=watch_event.group or cause.cgroup)
+        self.queue.add(Request(one.folder, watch_event.name, cause, prepared, standing, seconds, time.time(), stack))
 
-    def _acted(self, happening: WatchEvent) -> Event | None:
-        """Return the event for finished actions; None if the happening lacks data.
+    def _acted(self, watch_event: WatchEvent) -> WatchMessage | None:
+        """Return the event for finished actions; None if ``watch_event`` lacks data.
 
         If a thread was stopped because it was about to raise MemoryError, let it continue."""
-        request, done, pid = happening.request, happening.done, happening.pid
+        request, done, pid = watch_event.request, watch_event.done, watch_event.pid
         if request is None or done is None or pid is None:
             return None
         one = self.watcher.watched.get(pid)
         if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
             one.errors.go_on()
         self.failed += bool(done.errors)
-        self.looks.held(pid, done.held)
-        return Event(
-            "acted", request.time, pid, happening.name, request.cause, happening.group, done.files, done.errors,
+        self.reader.held(pid, done.held)
+        return WatchMessage(
+            "acted", request.time, pid, watch_event.name, request.cause, watch_event.group, done.files, done.errors,
             done.held, done.partial, done.run, stack=_named(request.stack),
         )  # fmt: skip
 
@@ -345,23 +367,40 @@ class _Watch:
         except (GdbheapError, OSError):
             self.prepared.pop(pid, None)
 
-    def _limits(self) -> list[Limit]:
+    def _preparation(self, pid: int) -> Preparation | None:
+        """Return the data that was read for a process in advance; None if there is none, or if the process now runs
+        another program."""
+        with contextlib.suppress(OSError):
+            prepared = self.prepared.get(pid)
+            if prepared is None or prepared.renew():
+                return prepared
+        self.prepared.pop(pid, None)
+        return None
+
+    def _limits(self, pid: int) -> list[Limit]:
+        """Return the memory limits under which a process runs: those of its control groups, and the machine's memory.
+        Empty without --at-oom.
+        """
         from gdbheap.watching.memory_readings import groups_of
 
         if not self.options.at_oom:
             return []
         ours = {group.name for group in groups_of("self")}
         share = self.options.mark
-        limits = self.watcher.limits.items()
+        limits = self.watcher.limits(self.watcher.watched[pid].polled).items()
         return [Limit(group, size, int(share * size), group in ours) for group, size in limits]
 
-    def _tell(self, event: Event) -> None:
-        """Print an event. In text output, processes that begin and end in large numbers are only counted."""
+    def _tell(self, event: WatchMessage) -> None:
+        """Print an event. In text output, each limit is printed only once, and processes that begin and end in large
+        numbers are only counted.
+        """
         if self.options.json:
             self._print(text_of(document(NAME, [], [], [], event)))
         elif self.lines.allow(event, time.monotonic()):
             self._tell_many()
-            self._print(event_text(event, self.style))
+            new = [limit for limit in event.limits if limit not in self._named_limits]
+            self._named_limits.update(new)
+            self._print(event_text(dataclasses.replace(event, limits=new), self.style))
 
     def _tell_many(self) -> None:
         """Print how many processes began and ended without lines of their own."""
@@ -370,27 +409,46 @@ class _Watch:
             self.lines.began = self.lines.ended = 0
 
     def _print(self, line: str) -> None:
-        """Print a line: text on standard error, JSON on standard output."""
+        """Print a line: text on standard error, JSON on standard output. A reader that is stuck delays nothing."""
         stream = sys.stdout if self.options.json else sys.stderr
         # If the reader of the output is gone, the watch goes on.
-        try:
-            stream.write(terminal_text(f"{line}\n", stream.encoding))
-            stream.flush()
-        except (OSError, ValueError, AttributeError):
-            pass
+        with contextlib.suppress(OSError, ValueError, AttributeError):
+            if self._output is None:
+                stream.flush()
+                self._output = LineOutput(stream.fileno(), self._lost)
+                self.watcher.idle = self._output.flush
+            self._output.add(_encoded(line, stream.encoding))
+
+    def _lost(self, count: int) -> bytes:
+        """Return the line that reports ``count`` dropped lines. Lines are dropped while nothing reads the output."""
+        self.failed += 1
+        reason = (
+            f"{counted(count, 'line')} of the watch {'was' if count == 1 else 'were'} lost: nothing read its output"
+        )
+        event = WatchMessage("lost", time.time(), errors=[reason])
+        text = text_of(document(NAME, [], [], [], event)) if self.options.json else event_text(event, self.style)
+        return _encoded(text, (sys.stdout if self.options.json else sys.stderr).encoding)
+
+
+def _encoded(line: str, encoding: str | None) -> bytes:
+    """Return a line as bytes for a stream of this encoding."""
+    return terminal_text(f"{line}\n", encoding).encode(encoding or "utf-8", "replace")
 
 
 @dataclass
 class _Lines:
-    """Decides which events have lines of their own. ``began``, ``ended``: how many processes have begun and ended
-    without a line since the last line."""
+    """Decides which events are printed as lines of their own. Processes that begin and end in large numbers are only
+    counted.
+
+    ``began``, ``ended``: how many processes have begun and ended without a line since the last count was printed.
+    """
 
     began: int = 0
     ended: int = 0
     _left: float = LINES
     _last: float = 0.0
 
-    def allow(self, event: Event, now: float) -> bool:
+    def allow(self, event: WatchMessage, now: float) -> bool:
         """Return whether to print the event; if not, count it."""
         if event.event not in ("began", "ended") or event.oom:
             return True
@@ -440,7 +498,7 @@ def _group(options: Options) -> GroupMemory | None:
     return found
 
 
-def _looks(options: Options, leaving: EndingChildren) -> HeapReader:
+def _heap_reader(options: Options, leaving: EndingChildren) -> HeapReader:
     from gdbheap.watching.heap_figures import HeapReader
 
     every = DEFAULT_PAUSE if options.look_every is None else options.look_every
@@ -448,7 +506,9 @@ def _looks(options: Options, leaving: EndingChildren) -> HeapReader:
 
 
 def _server(options: Options, now: Callable[[], Now]) -> Server | None:
-    """Start the server for --prometheus; None without it. Raises the errors of ``Server``."""
+    """Start the server that --prometheus asks for, and return it. Return None without this option. Raises the errors of
+    ``Server``.
+    """
     if options.prometheus is None:
         return None
     from gdbheap.watching.prometheus import Server
@@ -456,7 +516,7 @@ def _server(options: Options, now: Callable[[], Now]) -> Server | None:
     return Server(options.prometheus, now, options.prometheus_host)
 
 
-def _answer(programs: Programs, options: Options) -> Event:
+def _answer(programs: Programs, options: Options) -> WatchMessage:
     _check(programs, options)
     for pid in programs.pids:
         _check_process(programs.folder(pid))
@@ -499,8 +559,8 @@ def _check(programs: Programs, options: Options) -> None:
 
 
 def _check_process(folder: ProcessFolder) -> None:
-    """Check that a process can be attached to and its memory read. Raises NoTarget if it does not exist,
-    NotPermitted."""
+    """Check that gdbheap can attach to a process and read its memory. Raises NoTarget if the process does not exist,
+    and NotPermitted if gdbheap may not read it."""
     from gdbheap.refusals import refusal
     from gdbheap.refusals.attaching import check_attaching
     from gdbheap.targets.stopping import patiently, when_untraced
@@ -513,7 +573,7 @@ def _check_process(folder: ProcessFolder) -> None:
         raise refusal.explain(folder, error) from None
 
 
-def _render(shown: Shown[Event, Options]) -> str:
+def _render(shown: Shown[WatchMessage, Options]) -> str:
     return render(shown.answer, shown.style)
 
 
@@ -525,7 +585,17 @@ COMMAND = Command(
     headings={
         "Processes": ("--children", "--name", "--cgroup", "--user"),
         "When to act": ("--rss", "--grows", "--at-oom", "--mark", "--within", "--on-memory-error", "--seccomp"),
-        "What to do": ("--no-snapshot", "--blocks", "--heap", "--core", "--output", "--mode", "--run", "--run-limit"),
+        "What to do": (
+            "--no-snapshot",
+            "--blocks",
+            "--heap",
+            "--core",
+            "--output",
+            "--keep",
+            "--mode",
+            "--run",
+            "--run-limit",
+        ),
         "How long": ("--count", "--again", "--duration"),
         "Metrics": ("--prometheus", "--prometheus-host", "--prometheus-sum", "--look-every"),
     },
@@ -535,14 +605,14 @@ COMMAND = Command(
     request. `--name` also waits for processes that start later. `--cgroup` watches a control group as a whole and acts
     on its largest process. `--rss` and `--grows` then count all processes of the group together. Waiting costs next to
     nothing: the kernel wakes watch if it can. If the kernel cannot, watch reads a few numbers about once a second. Near
-    a limit, it reads them up to fifty times a second.
+    a limit, watch reads these numbers up to fifty times a second.
 
     watch prints each event as a line with its time on standard error. If a step fails, watch continues. watch ends when
     it has acted `--count` times, when all processes have ended, after `--duration`, or at Ctrl-C or SIGTERM. The exit
     status is then 0, or 1 if something failed. The status is 4 if a process did not exist at the start.
     docs/watching.md has examples for systemd and Kubernetes.
 
-    `--at-oom` acts when memory use reaches the percentage `--mark` of the limit. From three quarters of the limit on,
+    `--at-oom` acts when memory use reaches the percentage `--mark` of the limit. From three quarters,
     it also acts if memory would be full within `--within` at this rate.
 
     `--on-memory-error` replaces some of Python's instructions while it waits (docs/safety.md). The watch acts when a
@@ -550,10 +620,12 @@ COMMAND = Command(
     while watch acts, and Python's other threads wait for it.
 
     Files in `--output` are named after the program, the process id and the time. If root gives no folder, watch prints
-    which folder it uses. `--heap` saves the answer of `heap --json` for the moment of the snapshot. `--core`
-    needs room on the disk. The process is stopped while gdb writes the core, for at most `--max-stop`. If that time is
-    too short, no core is written. `--run` takes a program and its arguments, and runs them without a shell; `--run='sh
-    -c …'` starts a shell. The environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`
+    which folder it uses. After each action, `--keep` removes the files of the oldest actions in that folder. `--heap`
+    saves the answer of `heap --json` for the moment of the snapshot. `--core` needs free space on the disk. The process
+    is stopped while gdb writes the core, for at most `--max-stop`. If that time is too short, no core is written.
+
+    `--run` takes a program and its arguments, and runs them without a shell; `--run='sh -c …'` starts a shell. The
+    environment of COMMAND contains GDBHEAP_PID, GDBHEAP_SNAPSHOT and others. If `--name`
     chooses processes, `--count` counts the actions for each user separately. `--user` keeps only the processes of one
     user. Without `--user`, `--name` also matches other users' programs with the same name.
 

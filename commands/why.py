@@ -17,13 +17,15 @@ __all__ = ["COMMAND"]
 
 @dataclass
 class Options(Addressed):
-    """The options of heap why."""
+    """The options of ``heap why``. ``calls``: the path of a trace in which to find the stack that allocated the block,
+    or None.
+    """
 
     calls: str | None = recorded_calls()
 
 
 def _answer(heap: Heap, options: Options) -> why.Why:
-    found = why.why(heap, options.address)
+    found = why.why(heap, options.address, options.share)
     if options.calls is None:
         return found
     # Imported on use: imports take most of a command's start-up time.
@@ -43,8 +45,9 @@ COMMAND = Command(
     a Python expression. Dominators follow: removing any one of them would free the object.""",
     example="heap why 0x7f31c0de1230",
     details="""If the program evaluates the expression, it gets this object. gdbheap prefers chains from sys.modules,
-    then chains from variables of running functions and from static types. Third are chains through words in C
-    structures that look like references. Chains from words on stacks and in the interpreter's own data come last.
+    then chains from variables of running functions and from static types. Chains through words in C
+    structures that look like references come third. Chains from words on stacks and in the interpreter's own data come
+    last.
 
     Each dominator is shown with the bytes that would be freed with it. If the chain of dominators is long, only its two
     ends are shown. If a core is truncated, its missing memory may also point to the object. If some references could

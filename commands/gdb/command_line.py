@@ -1,4 +1,4 @@
-"""Parse lines that are typed in gdb, complete them, and parse gdb's own command line. Imports no gdb."""
+"""Parse and complete lines that are typed in gdb, and parse gdb's own command line. This module does not import gdb."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ COMMENT = "  # "
 
 
 def split(line: str) -> list[str]:
-    """Split a line into words, without the comment of a pasted line. Quotes stay in the words, because they are a part
-    of gdb's expressions.
+    """Split a line into words. A comment at its end, which lines to paste may have, is left out. Quotes stay in the
+    words, because they are a part of gdb's expressions.
     """
     # gdb removes the blanks before the first word.
     line = f"  {line}".partition(COMMENT)[0]
@@ -36,7 +36,7 @@ def split(line: str) -> list[str]:
 
 
 def completions(command: AnyCommand, text: str, word: str) -> list[str]:
-    """Return the possible completions of ``text``: options, and the values of options that accept only a few.
+    """Return the possible completions of ``text``: options, and the values of options that accept only a few values.
 
     gdb replaces only ``word``: the part of the last word after its last separator, as gdb defines separators.
     """

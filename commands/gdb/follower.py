@@ -14,8 +14,7 @@ from typing import NamedTuple, NoReturn
 import gdb
 
 from gdbheap import _native
-from gdbheap.commands.gdb.inferior import TargetIdentity as Inferior
-from gdbheap.commands.gdb.inferior import reread, selection_kept
+from gdbheap.commands.gdb.inferior import TargetIdentity, reread, selection_kept
 from gdbheap.commands.gdb.output import write
 from gdbheap.errors import CallEnded, GdbheapError, UsageError, one_line
 from gdbheap.host import procfs
@@ -38,7 +37,7 @@ class GdbProcess(LocalProcess):
     """The selected inferior, as a process that can be followed. It is stopped, runs on this machine, and is traced by
     gdb."""
 
-    def __init__(self, where: Inferior) -> None:
+    def __init__(self, where: TargetIdentity) -> None:
         super().__init__(where.pid)
 
     def _clear(self) -> None:
@@ -139,8 +138,8 @@ class GdbFollower:
         return hit
 
     def _go_on(self) -> None:
-        """Add the time since the last hit to the time for which the process was stopped, because gdb stops all threads
-        at each hit."""
+        """Add the time since the last hit to the time for which the process was stopped. gdb stops all threads at each
+        hit."""
         if self._met is not None:
             stood = time.monotonic() - self._met
             self.stood, self.held, self._met = self.stood + stood, self.held + stood, None
@@ -161,7 +160,9 @@ class GdbFollower:
         return _Hit(self._pid, tid, index, before)
 
     def stand_at_call(self) -> None:
-        """Set the thread of the last hit back to the call, as if it had been stopped at the call instruction."""
+        """Set the thread of the last hit back from gdbheap's trap to the call instruction, with the registers that it
+        had there. Raises CallEnded if that fails.
+        """
         if self._last is None or self._met is None:
             return
         tid, address = self._last

@@ -1,4 +1,5 @@
-"""The help texts of gdbheap's commands in gdb. They are stored in gdbheap/loader/help.txt. Imports no gdb."""
+"""The help texts of gdbheap's commands in gdb. They are stored in gdbheap/loader/help.txt. This module does not import
+gdb."""
 
 from __future__ import annotations
 

@@ -51,9 +51,8 @@ TRACED = {"t"}
 
 @dataclass(frozen=True)
 class TargetIdentity:
-    """The facts that identify an inferior's target. ``kind``: LIVE, CORE or REMOTE.
-
-    A heap is kept for further commands as long as these facts stay equal."""
+    """The facts that identify an inferior's target. ``kind``: LIVE, CORE or REMOTE. A heap stays in the cache for
+    further commands as long as these facts stay equal."""
 
     inferior: int
     kind: str
@@ -138,8 +137,8 @@ def program() -> str | None:
 
 
 def sysroot() -> str | None:
-    """Return the folder that gdb uses as the target's root ("set sysroot"). None if it is "/", or not a folder of this
-    machine."""
+    """Return the folder that gdb uses as the target's root ("set sysroot"). Return None if it is "/", or not a folder
+    of this machine."""
     folder = str(gdb.parameter("sysroot") or "")
     if not os.path.isabs(folder):
         return None
@@ -204,8 +203,8 @@ def _register(machine: Machine, frame: gdb.Frame, name: str) -> int:
 
 
 def build(where: TargetIdentity) -> Target:
-    """Return a new target for the inferior that ``where`` identifies. Raises GdbheapError (no memory, not permitted,
-    not supported)."""
+    """Return a new target for the inferior that ``where`` identifies. Raises GdbheapError if the target cannot be read,
+    or gdbheap does not support it."""
     if where.kind == CORE:
         assert where.core is not None
         return Core(where.core, where.exe, sysroot(), fetch=fetcher())
@@ -245,9 +244,10 @@ def _send_packet(packet: bytes) -> bytes:
 
 
 def word_of(path: str) -> str:
-    """Return a path in the form of one word of gdb's command line.
+    """Return a path quoted as one word of gdb's command line.
 
-    Raises gdb.error if it has control characters, because a line break would begin another command."""
+    Raises gdb.error if it has control characters, because a line break would begin another command.
+    """
     if not path.isprintable():
         raise gdb.error("the name of the file or folder has a control character, which gdb's command line cannot have")
     return "".join("\\" + letter if letter in " \t\"'\\" else letter for letter in path)

@@ -24,7 +24,8 @@ def charset() -> str:
 
 
 def output_failed() -> bool:
-    """Return whether a write to gdb's standard output has failed, which gdb itself ignores. False if unknown."""
+    """Return whether a write to gdb's standard output has failed, which gdb itself ignores. Return False if this is
+    unknown."""
     try:
         import ctypes
 

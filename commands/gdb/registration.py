@@ -1,4 +1,4 @@
-"""The commands inside gdb. An error is printed as one line. A heap is kept as long as the process does not run on.
+"""The commands inside gdb. An error is printed as one line. A heap is cached until the process runs on.
 
 gdbheap/loader/start.py defines the commands, and loads this module when the first of them is used."""
 
@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeVar
 import gdb
 
 from gdbheap.api.current import Stop, provide
-from gdbheap.commands.gdb import functions, window
+from gdbheap.commands.gdb import convenience_functions, window
 from gdbheap.commands.gdb.attachment import attach
 from gdbheap.commands.gdb.command_line import completions, split
 from gdbheap.commands.gdb.exit_status import Status
@@ -25,7 +25,7 @@ from gdbheap.commands.gdb.help import ATTACH, OFFERED, attach_help
 from gdbheap.commands.gdb.inferior import CORE, LIVE, TargetIdentity, build, core_place, place, reread
 from gdbheap.commands.gdb.output import charset, write
 from gdbheap.commands.gdb.server_calls import ServerCalls
-from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
+from gdbheap.commands.inferior_calls.inferior_call import CallPurpose, Calls
 from gdbheap.commands.inferior_calls.local_calls import LocalCalls
 from gdbheap.commands.inferior_calls.native_caller import Debugger
 from gdbheap.commands.surface.declaration import ADDRESS, FILE, FUNCTION, GDB, OPTIONS, SHELL, AnyCommand
@@ -49,7 +49,7 @@ from gdbheap.commands.surface.session import (
 )
 from gdbheap.contents.python.text.disclosure import is_hidden, wanted
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line
+from gdbheap.errors import GdbheapError, NoTarget, UsageError, one_line, own_line
 from gdbheap.heap import Heap
 from gdbheap.report.formats.json import error_document, text_of
 from gdbheap.report.text.numbers import is_name
@@ -61,7 +61,7 @@ from gdbheap.text import as_typed, printable_record
 if TYPE_CHECKING:
     from gdbheap.loader.start import Start
 
-__all__ = ["CACHE", "Table", "register"]
+__all__ = ["CACHE", "StartTable", "register"]
 
 INTERRUPTED = 1
 JSON = "--json"
@@ -89,7 +89,7 @@ def _one_line(words: Sequence[str] = (), called: str = "") -> Iterator[None]:
     try:
         yield
     except GdbheapError as error:
-        _fail(str(error), error.status, name)
+        _fail(str(error), error.status, name, error.next)
     except KeyboardInterrupt:
         CACHE.drop()
         _fail("interrupted; nothing in the target was changed", INTERRUPTED, name)
@@ -114,21 +114,28 @@ def _fault(error: Exception, words: Sequence[str]) -> str:
 def _lines_as_typed(text: str, prefix: str) -> str:
     """Return ``text`` with ``prefix`` as the first word of each line to paste.
 
-    In sentences, the style has already changed the commands. A name in the target cannot begin a line."""
+    Commands in sentences already have the prefix. Text from the target is never changed: the style escapes it where
+    it would look like a line to paste."""
     return text if prefix == GDB else MARKED.sub(rf"\g<1>{prefix} ", text)
 
 
-def _fail(message: str, status: int, name: str) -> None:
+def _fail(message: str, status: int, name: str, steps: Sequence[str] = ()) -> None:
     """Raise gdb.GdbError with the message. ``name``: the name of the command, if the error must also be written as a
-    JSON document; "" otherwise."""
+    JSON document with the next steps; "" otherwise."""
     STATUS.note(status)
-    if _prefix != GDB:
-        message = as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
+    message = _typed_here(message)
     if name:
         _quiet_end(True)
-        write(text_of(error_document(name, status, message)) + "\n")
+        write(text_of(error_document(name, status, message, list(map(_typed_here, steps)))) + "\n")
     start = "" if message.startswith((GDB, SHELL)) else "gdbheap: "
-    raise gdb.GdbError(encodable(start + one_line(message), charset())) from None
+    raise gdb.GdbError(encodable(start + own_line(message), charset())) from None
+
+
+def _typed_here(message: str) -> str:
+    """Return a message or a step with gdbheap's commands as they are typed in this gdb."""
+    if _prefix == GDB:
+        return message
+    return as_typed(NAMED.sub(f"{_prefix} ", message, 1) if NAMED.match(message) else message, _prefix)
 
 
 def _heap(where: TargetIdentity) -> Heap:
@@ -230,8 +237,8 @@ def _computed(command: AnyCommand, where: TargetIdentity, heap: Heap, options: C
 
 
 @contextlib.contextmanager
-def _calls(where: TargetIdentity, heap: Heap, purpose: Purpose) -> Iterator[Calls]:
-    """Yield an object that can call functions in the process. Afterwards the kept heap is dropped, because a call may
+def _calls(where: TargetIdentity, heap: Heap, purpose: CallPurpose) -> Iterator[Calls]:
+    """Yield an object that can call functions in the process. Afterwards the cached heap is dropped, because a call may
     change the heap."""
     if where.kind != LIVE:
         yield ServerCalls(where)
@@ -245,7 +252,7 @@ def _calls(where: TargetIdentity, heap: Heap, purpose: Purpose) -> Iterator[Call
 
 
 @contextlib.contextmanager
-def _registers_reread(purpose: Purpose) -> Iterator[None]:
+def _registers_reread(purpose: CallPurpose) -> Iterator[None]:
     """Allow gdbheap to call functions of the process itself inside the ``with`` block, and then let gdb reread the
     registers.
 
@@ -266,7 +273,7 @@ def _address(text: str) -> int:
     The expression must not call a function in the process.
     """
     with _without_calls():
-        return functions.address_of(gdb.parse_and_eval(text), text)
+        return convenience_functions.address_of(gdb.parse_and_eval(text), text)
 
 
 @contextlib.contextmanager
@@ -283,8 +290,8 @@ def _without_calls() -> Iterator[None]:
 
 
 def _style(options: Common, info: TargetInfo) -> Style:
-    """Return an output style as wide as gdb's screen. If gdb runs a batch, or its output is captured or piped, gdb's
-    width is "unlimited".
+    """Return the style for text output, with the width of gdb's screen. If gdb runs a batch, or its output is captured
+    or piped, gdb's width is "unlimited".
     """
     width = gdb.parameter("width")
     stream = sys.__stdout__ if width or STATUS.invocation.batch else None
@@ -339,7 +346,6 @@ class HeapCommand(_Words):
 
     @property
     def help(self) -> str:
-        """The help text, made from the declaration."""
         return help_text(self.command, self.called, groups={} if self.noun else groups_of_gdb())
 
     def run(self, words: list[str]) -> None:
@@ -406,7 +412,6 @@ class HeapCommand(_Words):
             options.name = text
 
     def complete(self, text: str, word: str) -> list[str]:
-        """Return the possible completions: options, and the values of options that accept only a few."""
         return completions(self.command, text, word)
 
 
@@ -416,7 +421,7 @@ def stood_still(command: AnyCommand, pid: object, seconds: float) -> str:
     until = "and stays stopped until gdb releases it"
     return (
         f"gdbheap: process {pid} was stopped for the {seconds:.1f} s of this answer, {until};"
-        f" '{command.shell_name} {pid}' in a shell stops it only for a reading.\n"
+        f" '{command.shell_name} {pid}' in a shell stops it only while its memory is copied.\n"
     )
 
 
@@ -431,7 +436,7 @@ def _told(answer: Callable[[Heap], int | str], heap: Heap) -> int | str:
     """Return an answer as the value of a convenience function in an expression of gdb.
 
     An expression has no options, so the environment decides whether contents of memory are shown. The answer is made
-    printable, because gdb's printf and echo write texts without a change."""
+    printable, because gdb's printf and echo print strings unchanged."""
     with disclosing([heap], wanted(os.environ)):
         return printable_record(answer(heap))
 
@@ -473,7 +478,6 @@ class OptionsCommand(_Words):
 
     @property
     def help(self) -> str:
-        """The help of the options that all commands have."""
         return options_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
@@ -487,11 +491,9 @@ class AttachCommand(_Words):
 
     @property
     def help(self) -> str:
-        """The help of ``heap attach``."""
         return attach_help(self.called.split()[0])
 
     def run(self, words: list[str]) -> None:
-        """Attach to the process with the given id."""
         if len(words) != 1 or not words[0].isdecimal():
             raise UsageError(f"{self.called}: which process? {self.called} PID")
         attach(int(words[0]))
@@ -507,8 +509,9 @@ def _note_target(event: object) -> None:
 
 
 def _watch() -> None:
-    """Drop the kept heaps when the target runs or is gone, when its memory is written, or when a function is called in
-    it. Older gdbs lack some of these events."""
+    """Connect gdb's events to functions. The cached heaps are dropped when the target runs or is gone, when its memory
+    is written, or when a function is called in it. A new thread shows that gdb has had a target. Older gdbs lack some
+    of these events."""
     for name in (
         "cont",
         "memory_changed",
@@ -526,7 +529,7 @@ def _watch() -> None:
 
 
 @dataclass(frozen=True)
-class Table:
+class StartTable:
     """The commands and functions that start.py defines, by name, and the function that makes the window."""
 
     commands: dict[str, HeapCommand | AttachCommand | OptionsCommand]
@@ -534,21 +537,21 @@ class Table:
     window: Callable[[gdb.TuiWindow], window.LedgerWindow]
 
 
-def register(start: Start) -> Table:
-    """Return the table of commands and functions. From now on follow gdb's events, and end a batch with gdbheap's exit
-    status."""
+def register(start: Start) -> StartTable:
+    """Return the table of commands and functions. Also begin to follow gdb's events, and make a batch end with
+    gdbheap's exit status."""
     global _prefix
     _prefix = start.prefixes[0]
     STATUS.had_target = start.had_target or bool(gdb.selected_inferior().threads())
     _watch()
     provide(_stop)
     atexit.register(STATUS.finish)
-    return Table(
+    return StartTable(
         {
             **{noun: HeapCommand(command) for noun, command in OFFERED.items()},
             AttachCommand.noun: AttachCommand(),
             OptionsCommand.noun: OptionsCommand(),
         },
-        functions.defined(_evaluated),
+        convenience_functions.defined(_evaluated),
         lambda shown: window.LedgerWindow(shown, _ledger),
     )

@@ -1,6 +1,6 @@
 """Read files of a machine on which a server runs, with the remote protocol's host I/O packets.
 
-They are described in gdb's manual, appendix "Remote Serial Protocol", section "Host I/O Packets". The answer to
+gdb's manual describes these packets in the appendix "Remote Serial Protocol", section "Host I/O Packets". The answer to
 ``vFile:open:2f70726f63,0,0`` is ``F5`` (a descriptor). The answer to ``vFile:pread:5,1000,0`` is ``F1a;`` and 26 bytes
 of data, in which ``}`` escapes the next byte. An error is ``F-1,2`` (errno). The caller passes the function that sends
 packets; this module does not import gdb."""
@@ -19,7 +19,7 @@ FLIP = 0x20
 
 
 class RemoteFiles:
-    """Reads files of a server. ``send``: sends one packet and returns the answer."""
+    """Reads files of a server. ``send``: a function that sends one packet and returns the answer."""
 
     def __init__(self, send: Callable[[bytes], bytes]) -> None:
         self._send = send
@@ -57,8 +57,9 @@ class RemoteFiles:
             offset += len(data)
 
     def call(self, words: bytes, path: str) -> tuple[int, bytes]:
-        """Send a request. Return the number and the data in its answer. Raises OSError if the answer is an error or
-        damaged."""
+        """Send a request ``vFile:words``. Return the number and the data in its answer. Raises OSError if the answer is
+        an error or damaged; ``path``: the file that the error names.
+        """
         answer = self._send(b"vFile:" + words)
         head, _, data = answer.partition(b";")
         if not head.startswith(b"F"):

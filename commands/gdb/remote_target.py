@@ -1,8 +1,8 @@
-"""A process behind a server (gdbserver) as a target. Its memory and its /proc are read by functions that are passed in.
+"""A process behind a server (gdbserver) as a target. The caller passes the functions that read its memory and its
+/proc. The answers are the same as for a local process.
 
-The answers are the same as for a local process. A local file is read instead of a file of the other machine only if
-both are proven to be the same: an ELF file if its build-id equals the one in the target's memory, /proc if the local
-one is also the server's.
+A local file replaces a remote one only if both are the same. An ELF file must have the build-id that is in the target's
+memory. The local /proc is used only if the server runs on this machine.
 """
 
 from __future__ import annotations
@@ -44,9 +44,12 @@ LONG_STATE = "GDBHEAP_LONG_STATE"
 class RemoteProcess(Target):
     """A process behind a server.
 
-    ``pid``: its id on the server; ``read(address, size)``: returns bytes of its memory, or raises; ``files``: reads
-    files of the server. ``interrupted``: whether Ctrl-C came during a read. The caller must check this, because code
-    that reads memory takes any error to mean that the bytes are absent."""
+    ``pid``: its id on the server.
+    ``read(address, size)``: returns bytes of its memory, or raises.
+    ``files``: reads files of the server.
+    ``interrupted``: whether Ctrl-C came during a read. The caller must check this: code that reads memory treats any
+    error as absent bytes, Ctrl-C too.
+    """
 
     interrupted = False
 
@@ -248,8 +251,8 @@ def _is_here(files: RemoteFiles, pid: int) -> bool:
 
 
 def _filled(pages: Pages, address: int, size: int, read: Read, absent: Read) -> bytes:
-    """Return ``size`` bytes of memory. Pages that are present or swapped are read by ``read``, the others computed by
-    ``absent``."""
+    """Return ``size`` bytes of memory. Pages that are present or swapped are read by ``read``. All other pages are
+    computed by ``absent``."""
     parts: list[bytes] = []
     at, end = address, address + size
     for run in pages.runs(address, end):

@@ -14,9 +14,9 @@ from gdbheap.commands.gdb.inferior import TargetIdentity, build, selection_kept
 from gdbheap.commands.gdb.remote_target import RemoteProcess
 from gdbheap.commands.inferior_calls.inferior_call import (
     STATS,
+    CallPurpose,
     Libc,
-    Purpose,
-    Stack,
+    ProgramCounters,
     errno_kept,
     find_libc,
     mutexes,
@@ -44,13 +44,13 @@ class ServerCalls:
     def __init__(self, where: TargetIdentity) -> None:
         self._where = where
 
-    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+    def call_to_end(self, heap: Heap, purpose: CallPurpose, seccomp: bool, *arguments: int) -> int:
         """Call the function that ``purpose`` names, and return its result. gdb always waits until a call has ended."""
         with self._ready(heap, purpose, seccomp) as (libc, caller), errno_kept(libc, caller):
             return caller.call(libc.address(purpose.function), *arguments)
 
     @contextlib.contextmanager
-    def _ready(self, heap: Heap, purpose: Purpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
+    def _ready(self, heap: Heap, purpose: CallPurpose, seccomp: bool) -> Iterator[tuple[Libc, GdbCaller]]:
         """Yield the C library and a caller, after the proof that the call can neither hang nor do harm.
 
         ``purpose``: the function to call.
@@ -63,13 +63,11 @@ class ServerCalls:
             yield libc, caller
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return the text that malloc_stats() prints."""
         with self._ready(heap, STATS, seccomp) as (libc, caller):
             prove_stream(libc, caller)
             return malloc_stats(libc, caller)
 
     def again(self) -> Target:
-        """Return a new target with the current state of the process."""
         return build(self._where)
 
 
@@ -92,7 +90,7 @@ def settings(**wanted: str) -> Iterator[None]:
 
 
 def _spelled(value: object) -> str:
-    """Return the value of a setting in the form that gdb's ``set`` takes."""
+    """Return the value of a setting as gdb's ``set`` accepts it."""
     if isinstance(value, bool):
         return "on" if value else "off"
     return "unlimited" if value is None else str(value)
@@ -124,7 +122,7 @@ class GdbCaller:
     """Implements ``inferior_call.Writer`` for a process behind a server: gdb makes the calls in the selected thread,
     inside ``ready()``."""
 
-    def __init__(self, target: Target, purpose: Purpose) -> None:
+    def __init__(self, target: Target, purpose: CallPurpose) -> None:
         self._target = target
         self._purpose = purpose
 
@@ -165,10 +163,10 @@ class GdbCaller:
     def _forget_signal(self) -> None:
         """Execute one "nop" in the process, then restore the registers.
 
-        A call by gdb ends with a SIGSEGV, when the function returns to an address on the stack. gdb takes this signal
-        for its breakpoint at that address. gdbserver remembers this signal as the last stop, and would deliver it when
-        it detaches: that would kill the process. After the step, the last stop is a SIGTRAP, which is never delivered
-        (gdbserver/linux-low.cc, get_detach_signal)."""
+        A call by gdb ends with a SIGSEGV, when the function returns to an address on the stack. gdb treats this signal
+        as a hit of its breakpoint at that address. gdbserver remembers this signal as the last stop, and would deliver
+        it when it detaches: that would kill the process. After the step, the last stop is a SIGTRAP, which is never
+        delivered (gdbserver/linux-low.cc, get_detach_signal)."""
         nop, names = self._nop(), self._target.machine.gdb
         frame = gdb.newest_frame()
         before = {name: int(frame.read_register(name)) for name in names.saved}
@@ -179,7 +177,7 @@ class GdbCaller:
             gdb.execute(f"set ${name} = {value}", to_string=True)
 
     def _nop(self) -> int:
-        """Return the address of a "nop" in the process's code. Any byte of code with the value of a "nop" will do.
+        """Return the address of a "nop" in the process's code. Any byte of code with the value of a "nop" suffices.
         Raises GdbheapError."""
         for mapping in filter(_is_code, self._target.mappings):
             found = self._target.space.read_available(mapping.start, CODE_LOOK).find(self._target.machine.gdb.nop)
@@ -187,8 +185,7 @@ class GdbCaller:
                 return mapping.start + found
         raise self._purpose.error("a call through a server needs code of the process, and this code cannot be read")
 
-    def stacks(self) -> list[Stack]:
-        """Return the stack of each thread of the selected inferior."""
+    def stacks(self) -> list[ProgramCounters]:
         found = []
         with selection_kept():
             for thread in gdb.selected_inferior().threads():
@@ -207,14 +204,12 @@ class GdbCaller:
             raise GdbheapError(f"{self._purpose.command}: a call into the process failed: {one_line(error)}") from None
 
     def read(self, address: int, size: int) -> bytes:
-        """Return memory as gdb reads it now. Raises GdbheapError."""
         try:
             return gdb.selected_inferior().read_memory(address, size).tobytes()
         except gdb.error as error:
             raise GdbheapError(f"{self._purpose.command}: {one_line(error)}") from None
 
     def write(self, address: int, data: bytes) -> None:
-        """Write to the process's memory. Raises GdbheapError."""
         try:
             gdb.selected_inferior().write_memory(address, data)
         except gdb.error as error:
@@ -225,7 +220,7 @@ def _is_code(mapping: Mapping) -> bool:
     return mapping.perms.startswith("r-x") and mapping.path.startswith("/")
 
 
-def _stack(thread: gdb.InferiorThread) -> Stack:
+def _stack(thread: gdb.InferiorThread) -> ProgramCounters:
     """Return the program counters of the thread, which must be the selected one. Inlined frames have no program counter
     of their own."""
     name = f"{thread.ptid[1] or thread.ptid[0]} ({named(one_line(thread.name or '?', 40))})"
@@ -238,7 +233,7 @@ def _stack(thread: gdb.InferiorThread) -> Stack:
                 counters.append(int(frame.pc()))
             last, frame = frame, frame.older()
     except gdb.error as error:
-        return Stack(name, counters, str(error))
+        return ProgramCounters(name, counters, str(error))
     if frame is None and last.unwind_stop_reason() not in (gdb.FRAME_UNWIND_NO_REASON, gdb.FRAME_UNWIND_OUTERMOST):
-        return Stack(name, counters, gdb.frame_stop_reason_string(last.unwind_stop_reason()))
-    return Stack(name, counters, "")
+        return ProgramCounters(name, counters, gdb.frame_stop_reason_string(last.unwind_stop_reason()))
+    return ProgramCounters(name, counters, "")

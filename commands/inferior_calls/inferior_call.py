@@ -10,7 +10,7 @@ the calling thread runs.
 malloc/malloc.c, ``__malloc_stats``, ``__malloc_trim``).
 
 This module restores ``errno``. The caller restores the registers: ``native_caller`` on this machine, gdb on a server.
-This module imports nothing of gdb."""
+This module does not import gdb."""
 
 from __future__ import annotations
 
@@ -37,8 +37,8 @@ __all__ = [
     "Caller",
     "Calls",
     "Libc",
-    "Purpose",
-    "Stack",
+    "CallPurpose",
+    "ProgramCounters",
     "Writer",
     "bytes_kept",
     "errno_kept",
@@ -52,11 +52,13 @@ Bytes = tuple[int, bytes]
 """An address in the process, and the bytes to restore there."""
 FREE_MUTEX = bytes(4)
 RUN_ON = "let the process run on and try again"
-IN_HANDLER = "try again when the handler has returned; until then, it can block every other thread that calls malloc"
+IN_HANDLER = (
+    "try again when the handler has returned; until then, this call could block every other thread that calls malloc"
+)
 
 
 @dataclass(frozen=True)
-class Purpose:
+class CallPurpose:
     """The purpose of a call: a command, and the function that it calls.
 
     ``instead``: the advice if the function may not be called; ``limit``: the most seconds that the call may take.
@@ -78,12 +80,12 @@ class Purpose:
 
 # --max-stop limits these times further. When the time is over, malloc_stats() is undone, but malloc_trim() is finished
 # by the process itself.
-STATS = Purpose("heap stats", "malloc_stats", "use 'heap arenas', which makes no call", 5.0)
-TRIM = Purpose("heap trim", "malloc_trim", "'heap trim' without --yes predicts what the call would free", 20.0)
+STATS = CallPurpose("heap stats", "malloc_stats", "use 'heap arenas', which makes no call", 5.0)
+TRIM = CallPurpose("heap trim", "malloc_trim", "'heap trim' without --yes predicts what the call would free", 20.0)
 
 
 @dataclass(frozen=True)
-class Stack:
+class ProgramCounters:
     """The program counters of one thread, innermost first.
 
     ``broken``: why the stack could not be followed to its end, "" if it was; ``interrupted``: there may be more frames,
@@ -98,8 +100,8 @@ class Stack:
 class Caller(Protocol):
     """The operations on a stopped process that a call needs."""
 
-    def stacks(self) -> list[Stack]:
-        """Return the stack of each thread."""
+    def stacks(self) -> list[ProgramCounters]:
+        """Return the program counters in the frames of each thread's stack."""
         ...
 
     def call(self, function: int, *arguments: int) -> int:
@@ -129,7 +131,7 @@ class Libc:
 
     loaded: LoadedObject
     target: Target
-    purpose: Purpose
+    purpose: CallPurpose
 
     def address(self, name: str) -> int:
         """Return the address of a function or variable. Raises GdbheapError if there is none."""
@@ -144,9 +146,9 @@ class Libc:
 
 
 class Calls(Protocol):
-    """Makes calls of functions in a stopped process: gdbheap itself on this machine, gdb on a server."""
+    """Calls functions in a stopped process. gdbheap makes the call on this machine; gdb makes it on a gdbserver."""
 
-    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+    def call_to_end(self, heap: Heap, purpose: CallPurpose, seccomp: bool, *arguments: int) -> int:
         """Call the function of ``purpose``, after the proof that the call can neither hang nor do harm. Return its
         result as a signed 64-bit number.
 
@@ -169,7 +171,7 @@ def mutexes(heap: Heap) -> list[int]:
     return [arena.address for arena in heap.allocator(GlibcAllocator).malloc.arenas]
 
 
-def find_libc(target: Target, purpose: Purpose = STATS) -> Libc:
+def find_libc(target: Target, purpose: CallPurpose = STATS) -> Libc:
     """Return the C library that contains the function of ``purpose``. Raises GdbheapError if no local file has the
     build-id of the process's C library."""
     for loaded in target.objects:
@@ -189,7 +191,7 @@ def prove_safe(libc: Libc, arenas: Sequence[int], caller: Caller) -> None:
             raise libc.purpose.refusal(f"the mutex of arena {index} at {address:#x} is held")
 
 
-def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
+def _check_threads(libc: Libc, stacks: Sequence[ProgramCounters]) -> None:
     place = malloc_range(libc.loaded)
     if place is None:
         raise libc.purpose.error(f"{named(libc.loaded.path)} has no malloc")
@@ -208,20 +210,18 @@ def _check_threads(libc: Libc, stacks: Sequence[Stack]) -> None:
             raise libc.purpose.refusal(reason)
 
 
-def _leaves_unknown(libc: Libc, stack: Stack) -> bool:
+def _leaves_unknown(libc: Libc, stack: ProgramCounters) -> bool:
     """Return whether malloc may be on the part of a stack that could not be followed.
 
-    malloc may be there if the known part ends inside the C library, because malloc calls only functions of the C
-    library and the kernel. malloc may also be there if the known part may end in a signal handler that interrupted
-    malloc.
+    malloc calls only functions of the C library and the kernel. So malloc may be there if the known part ends inside
+    the C library. malloc may also be there if the known part may end in a signal handler that interrupted malloc.
     """
     return not stack.counters or stack.interrupted or libc.loaded.contains(stack.counters[-1])
 
 
 @contextlib.contextmanager
 def errno_kept(libc: Libc, caller: Writer) -> Iterator[None]:
-    """Restore errno at the end of the block, because the thread may be between a failed system call and its check of
-    errno."""
+    """Restore errno at the end of the block. The thread may be between a failed system call and its check of errno."""
     with bytes_kept(caller, caller.call(libc.address("__errno_location")), 4):
         yield
 

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 from gdbheap.commands.inferior_calls.inferior_call import (
     FREE_MUTEX,
     STATS,
+    CallPurpose,
     Libc,
-    Purpose,
     find_libc,
     mutexes,
     prove_safe,
@@ -26,13 +26,13 @@ __all__ = ["LocalCalls"]
 
 
 class LocalCalls:
-    """Implements ``inferior_call.Calls`` for a local process. ``tracer``: makes the calls."""
+    """Implements ``inferior_call.Calls`` for a local process. ``tracer``: the object that makes the calls."""
 
     def __init__(self, process: Process, tracer: Tracer) -> None:
         self._process = process
         self._tracer = tracer
 
-    def call_to_end(self, heap: Heap, purpose: Purpose, seccomp: bool, *arguments: int) -> int:
+    def call_to_end(self, heap: Heap, purpose: CallPurpose, seccomp: bool, *arguments: int) -> int:
         """Call the function of ``purpose`` and return its result.
 
         errno is restored afterwards. If the call is undone, the arenas' mutexes are freed again."""
@@ -41,15 +41,13 @@ class LocalCalls:
         return caller.call_to_end(libc.address(purpose.function), *arguments, kept=kept, freed=freed)
 
     def stats_text(self, heap: Heap, seccomp: bool) -> str:
-        """Return the text that malloc_stats() prints."""
         libc, caller = self._proven(heap, STATS, seccomp)
         return written_by_stats(libc, caller, mutexes(heap))
 
     def again(self) -> Target:
-        """Return a new target with the current state of the process."""
         return self._process.again()
 
-    def _proven(self, heap: Heap, purpose: Purpose, seccomp: bool) -> tuple[Libc, NativeCaller]:
+    def _proven(self, heap: Heap, purpose: CallPurpose, seccomp: bool) -> tuple[Libc, NativeCaller]:
         """Return the C library and a caller, after the proof that the call of the function cannot hang."""
         libc = find_libc(self._process, purpose)
         caller = NativeCaller(self._process, self._tracer, libc, seccomp, purpose.limit)

@@ -1,12 +1,13 @@
-"""Call malloc_stats() and capture its output.
+"""Call malloc_stats() and capture its output. ``inferior_call`` describes which locks must be free before a call.
 
-``inferior_call`` describes which locks must be free before a call. For malloc_stats(), the lock of ``stderr`` must be
-free too, because malloc_stats() holds it while it prints.
+The lock of ``stderr`` must be free too, because malloc_stats() holds it while it prints.
 
-On this machine (``written_by_stats``), gdbheap reads the data of the write() calls and skips these calls: no descriptor
-changes, and the stream's buffer is afterwards the same. If gdbheap is killed during the call, the rest of the text
-appears on the process's standard error. On a server, where gdb makes the calls (``malloc_stats``), the descriptor is
-replaced by a memory file during the call."""
+On this machine (``written_by_stats``), gdbheap reads the data of the write() calls and skips these calls. So no
+descriptor changes, and the stream's buffer is the same afterwards. If gdbheap is killed during the call, the rest of
+the text appears on the process's standard error.
+
+On a server, where gdb makes the calls (``malloc_stats``), a memory file replaces the descriptor during the call.
+"""
 
 from __future__ import annotations
 
@@ -138,8 +139,8 @@ def malloc_stats(libc: Libc, caller: Writer) -> str:
 def _memory_file(libc: Libc, caller: Writer) -> int:
     """Make a memory file in the process and return its descriptor. Raises GdbheapError.
 
-    The file gets an empty name, which must lie in the process's memory: bytes 9 and 10 of the C library's ELF header
-    are always padding (zeros).
+    memfd_create() reads the file's name from the process's memory. An empty name will do: bytes 9 and 10 of the C
+    library's ELF header are always padding (zeros).
     """
     name = libc.loaded.base + 9
     if libc.has("memfd_create"):

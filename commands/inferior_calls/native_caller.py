@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from gdbheap import _native
 from gdbheap.allocators.glibc.mutation import malloc_range
-from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, Libc, Purpose, Stack
+from gdbheap.commands.inferior_calls.inferior_call import STATS, Bytes, CallPurpose, Libc, ProgramCounters
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import CallEnded, GdbheapError, NoTarget, one_line
 from gdbheap.targets.frames import EFFORT
@@ -25,7 +25,7 @@ from gdbheap.text import named
 
 if TYPE_CHECKING:
     from gdbheap.targets.process import Process
-    from gdbheap.targets.stack_mappings import Stack as StackRange
+    from gdbheap.targets.stack_mappings import Stack
     from gdbheap.targets.target import Thread
 
 __all__ = ["Debugger", "NativeCaller", "Tracer", "errno_of"]
@@ -54,9 +54,14 @@ FunctionCalls = Sequence[tuple[int, Sequence[int]]]
 class CallPlan:
     """A call in a thread, and how it returns; see native/access/src/process/call.rs.
 
-    ``captured``: the descriptor whose output is captured, or -1; ``filtered``: a seccomp filter checks the thread's
-    system calls; ``limit``: in seconds; ``leaves``: after ``limit``, the thread is released and finishes the call
-    itself; ``kept``: bytes to restore in any case; ``freed``: bytes to restore only if the call was undone."""
+    ``captured``: the descriptor whose output is captured, or -1.
+    ``filtered``: whether a seccomp filter checks the thread's system calls.
+    ``limit``: for how many seconds the calls may take at most.
+    ``leaves``: after ``limit``, gdbheap releases the thread, which finishes the call itself. Otherwise the call is
+    undone.
+    ``kept``: bytes to restore in any case.
+    ``freed``: bytes to restore only if the call was undone.
+    """
 
     calls: FunctionCalls
     restorer: int
@@ -72,7 +77,9 @@ class CallPlan:
 
 
 class Tracer(Protocol):
-    """Traces the threads: the native ``Stop``, or ``Debugger``. Raises OSError."""
+    """Traces threads with ptrace, and makes calls in them. In a shell this is the native ``Stop``, inside gdb a
+    ``Debugger``. The methods raise OSError.
+    """
 
     def look(self, tid: int) -> _native.ThreadLook:
         """Return the facts that decide whether a call may be made in a thread."""
@@ -87,20 +94,19 @@ class Debugger:
     """The tracer inside gdb: this code runs in gdb's process, on the thread with which gdb traces."""
 
     def look(self, tid: int) -> _native.ThreadLook:
-        """Return the facts that decide whether a call may be made in a thread."""
         return _native.look_at_thread(tid)
 
     def call(self, tid: int, plan: CallPlan) -> _native.CallResult:
-        """Make the calls of a plan in a thread, and return their result."""
         return _native.call_in_thread(tid, plan)
 
 
 @dataclass(frozen=True)
 class _Keeper:
-    """Code in the process that stores a function's result in memory and returns.
+    """Code in the process that stores a function's result in memory and then returns.
 
-    ``register``: the register that has the address of this memory. ``skips``: how many bytes the code takes off the
-    stack before it returns."""
+    ``register``: the register that must contain the address of this memory.
+    ``skips``: how many bytes the code pops from the stack before it returns.
+    """
 
     address: int
     register: int
@@ -108,14 +114,14 @@ class _Keeper:
 
 
 class NativeCaller:
-    """Implements ``inferior_call.Caller`` by ptrace. It chooses the thread that makes the calls. Raises
+    """Implements ``inferior_call.Caller`` with ptrace, and chooses the thread that makes the calls. Raises
     GdbheapError."""
 
     def __init__(self, target: Process, tracer: Tracer, libc: Libc, allow_filters: bool, limit: float) -> None:
         self._target = target
         self._tracer = tracer
         self._libc = libc
-        self._purpose: Purpose = libc.purpose
+        self._purpose: CallPurpose = libc.purpose
         self._allow_filters = allow_filters
         self._limit = limit
         self._folder = target.folder
@@ -171,7 +177,7 @@ class NativeCaller:
                 size = min(mapping.end - mapping.start, CODE_LIMIT)
                 yield mapping.start, self._target.space.read_available(mapping.start, size)
 
-    def stacks(self) -> list[Stack]:
+    def stacks(self) -> list[ProgramCounters]:
         """Return the stack of each thread. If no word on a thread's stack points into malloc, only its innermost frame
         is returned."""
         place = malloc_range(self._libc.loaded)
@@ -181,24 +187,27 @@ class NativeCaller:
         modules = modules_of(self._target, self._target.space)
         found = _native.unwind_stacks(self._target.space, modules, room_for_tables(), EFFORT, registers)
         followed = {
-            thread.tid: Stack(_name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters))
+            thread.tid: ProgramCounters(
+                _name(thread), row.counters, row.cut, self._is_interrupted(thread, row.counters)
+            )
             for thread, row in zip(doubtful, found)
         }
         return [followed.get(thread.tid) or self._innermost(thread) for thread in self._target.threads]
 
-    def _innermost(self, thread: Thread) -> Stack:
+    def _innermost(self, thread: Thread) -> ProgramCounters:
         counter = self._look(thread.tid).registers[self._target.machine.notes.pc]
-        return Stack(_name(thread), [counter], "", False)
+        return ProgramCounters(_name(thread), [counter], "", False)
 
     def _is_interrupted(self, thread: Thread, counters: Sequence[int]) -> bool:
         """Return whether there may be more frames beyond a signal handler's frame.
 
-        There may be if the address to which signal handlers return is on the stack, but not in the unwound frames."""
+        This is possible if the address to which signal handlers return is on the stack, but not in the unwound frames.
+        """
         return self._restorer not in counters and self._may_stand(thread, (self._restorer, self._restorer + 1))
 
     def _may_stand(self, thread: Thread, place: tuple[int, int]) -> bool:
-        """Return whether a word on a thread's stack points into the range ``place``. True also if the thread is not on
-        its own stack, because then the stack is unknown."""
+        """Return whether a word on a thread's stack points into the range ``place``. Return True also if the thread is
+        not on its own stack, because its stack is then unknown."""
         stack = self._stack_of(thread)
         sp = self._sp(thread.tid)
         if stack is None:
@@ -206,9 +215,9 @@ class NativeCaller:
         lowest = max(sp - self._target.machine.red_zone, stack.start)
         return _native.mentions(self._target.space, lowest, stack.end, *place)
 
-    def _stack_of(self, thread: Thread) -> StackRange | None:
-        """Return the stack on which a thread runs, if it is the thread's own. None if it runs on a signal handler's or
-        a coroutine's stack."""
+    def _stack_of(self, thread: Thread) -> Stack | None:
+        """Return the stack on which a thread runs, if it is the thread's own. Return None if it runs on a signal
+        handler's or a coroutine's stack."""
         stack = self._stacks.get(thread.tid)
         sp = self._sp(thread.tid)
         if stack is None or not stack.start <= sp < stack.end:
@@ -247,7 +256,7 @@ class NativeCaller:
         raise self._purpose.refusal(reasons[0] if reasons else "the process has no thread")
 
     def unfit(self, thread: Thread) -> str:
-        """Return why no function can be called in a thread; "" if a function can be called in it."""
+        """Return the reason why no function can be called in a thread; "" if a function can be called."""
         look = self._look(thread.tid)
         if look.shadow_stack:
             return "has a shadow stack, which a call from outside would break"
@@ -290,8 +299,9 @@ class NativeCaller:
         return self._folder.status(tid).get("Seccomp", "0")
 
     def _is_posix(self, thread: Thread) -> bool:
-        """Return whether a thread has glibc's thread-local storage. On some machines, that contains a pointer to itself
-        (tcbhead_t)."""
+        """Return whether a thread has glibc's thread-local storage, which functions of the C library need. On some
+        machines, this storage contains a pointer to itself (tcbhead_t), which proves it.
+        """
         if not self._target.machine.storage.has_self_pointer:
             return thread.thread_pointer != 0
         try:
@@ -300,7 +310,7 @@ class NativeCaller:
         except _native.Fault:
             return False
 
-    def _has_room(self, stack: StackRange, sp: int) -> bool:
+    def _has_room(self, stack: Stack, sp: int) -> bool:
         bottom = sp - self._target.machine.red_zone - ROOM
         mapping = self._target.mappings.find(sp)
         if mapping is None or not mapping.writable:
@@ -351,11 +361,10 @@ class NativeCaller:
         return self._call([(function, arguments)], leaves=True, kept=kept, freed=freed)[0]
 
     def captured(self, descriptor: int, calls: FunctionCalls, kept: Sequence[Bytes], freed: Sequence[Bytes]) -> bytes:
-        """Call functions one after another, and return their output to a descriptor.
+        """Call functions one after another, and return what they write to a descriptor. These writes are not made.
 
-        The functions' writes to the descriptor are not made.
-
-        ``kept``: bytes to restore after the calls have returned or were undone; ``freed``: only after they were undone.
+        ``kept``: bytes to restore after the calls have returned or were undone.
+        ``freed``: bytes to restore only after the calls were undone.
         """
         return self._call(calls, descriptor, kept=kept, freed=freed)[1]
 
@@ -410,7 +419,6 @@ class NativeCaller:
         return GdbheapError(f"{self._purpose.command}: {reason}")
 
     def read(self, address: int, size: int) -> bytes:
-        """Return the current bytes of the process's memory. Raises GdbheapError."""
         try:
             return self._target.space.read(address, size)
         except _native.Fault:

@@ -1,1 +1,1 @@
-"""The ``gdbheap`` command of a shell."""
+"""The ``gdbheap`` command of a shell: its command lines, sessions and MCP server, and its installation into gdb."""

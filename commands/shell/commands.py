@@ -28,7 +28,7 @@ HELP = "help"
 def run(words: Sequence[str]) -> tuple[str, int]:
     """Run a command line. Return the text for standard output and the exit status. Raises GdbheapError."""
     if not words:
-        raise UsageError("which process or core? gdbheap [COMMAND] PID|CORE ('gdbheap --help' tells more)")
+        raise UsageError("which process or core? gdbheap [NOUN] PID|CORE (see 'gdbheap --help')")
     if words == [HELP, OPTIONS]:
         # Imported here, because no other command needs it.
         from gdbheap.commands.shell.help import help_of_options
@@ -126,7 +126,7 @@ def _schema(words: list[str]) -> str:
     if wants_help(words):
         return (
             "Print the JSON Schema of a command's --json, or of all commands.\n\n"
-            "Usage: gdbheap schema [COMMAND]\n\n"
+            "Usage: gdbheap schema [NOUN]\n\n"
             "The schema says the type, the unit and the meaning of each key, and when the\n"
             "key is null.\n\n"
             "Example: gdbheap schema holes\n"

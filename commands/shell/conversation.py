@@ -6,17 +6,17 @@ import itertools
 import os
 import signal
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from typing import TextIO
 
 from gdbheap.answers.accounting.records import SCHEMA
 from gdbheap.commands.shell.cores import Subject
+from gdbheap.commands.shell.input_lines import InputLines, Piped, history_file, opened_lines
 from gdbheap.commands.shell.line import Opener
-from gdbheap.commands.shell.lines import Lines, Piped, history_file, opened_lines
+from gdbheap.commands.shell.line_words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
 from gdbheap.commands.shell.session_target import SessionTarget
 from gdbheap.commands.shell.streams import PARTIAL, complain, fault, told, wants_json, write
-from gdbheap.commands.shell.words import HELP, OFFERED, OWN, QUIT, REFRESH, completions, find_command, split
 from gdbheap.commands.surface.declaration import GDB, OPTIONS, SHELL, AnyCommand
 from gdbheap.commands.surface.help import help_text, options_help
 from gdbheap.commands.surface.needs import CALLED, FOLLOWED
@@ -52,7 +52,7 @@ Answering = Callable[[AnyCommand, Subject, list[str], Opener], Result]
 
 class ShellSession:
     """The session of ``gdbheap shell``. ``options``: the options of the line that began the session; they apply to all
-    commands. ``answering``: answers a command."""
+    commands. ``answering``: a function that answers a command."""
 
     def __init__(self, kept: SessionTarget, options: Common, answering: Answering) -> None:
         self._kept = kept
@@ -82,7 +82,7 @@ class ShellSession:
                     pass
         return 0 if lines.is_terminal else self._status
 
-    def _for_program(self, lines: Lines) -> None:
+    def _for_program(self, lines: InputLines) -> None:
         """Answer each line that another program writes with exactly one line.
 
         Raises _Ended, and KeyboardInterrupt if a signal asks gdbheap to end.
@@ -91,7 +91,7 @@ class ShellSession:
             try:
                 line = lines.next()
             except UsageError as error:
-                self._reply(number, error.status, error=str(error))
+                self._reply(number, error.status, error=str(error), steps=error.next)
                 continue
             if line is None:
                 return
@@ -112,8 +112,8 @@ class ShellSession:
             self._reply(number, 0)
             raise
         except Exception as error:
-            message, status = fault(error, [*words, *self._defaults()])
-            self._reply(number, status, error=message)
+            message, status, steps = fault(error, [*words, *self._defaults()])
+            self._reply(number, status, error=message, steps=steps)
         else:
             self._reply(number, status, answer)
 
@@ -133,10 +133,13 @@ class ShellSession:
         answered = self._answered(words)
         return present(answered, style_for(None, True, None)), status_of(answered)
 
-    def _reply(self, number: int, status: int, answer: str = NOTHING, error: str | None = None) -> None:
+    def _reply(
+        self, number: int, status: int, answer: str = NOTHING, error: str | None = None, steps: Sequence[str] = ()
+    ) -> None:
         """Write the reply to a line. Meanwhile Ctrl-C is ignored. Raises _Ended if the reply cannot be written."""
         self._note(status)
-        body = f'"answer": {answer}' if error is None else text_of({"error": error_keys(status, told(error))})[1:-1]
+        keys = {} if error is None else {"error": error_keys(status, told(error), list(map(told, steps)))}
+        body = text_of(keys)[1:-1] if keys else f'"answer": {answer}'
         with _ctrl_c_ignored():
             self._replied = number
             try:
@@ -144,7 +147,7 @@ class ShellSession:
             except BrokenPipeError:
                 raise _Ended from None
 
-    def _goes_on(self, lines: Lines) -> bool:
+    def _goes_on(self, lines: InputLines) -> bool:
         """Read and answer one line. Return False if there was none.
 
         On a terminal, a second Ctrl-C, which comes while the first is being reported, does not end the session."""
@@ -155,7 +158,7 @@ class ShellSession:
                 raise
             return True
 
-    def _one(self, lines: Lines) -> bool:
+    def _one(self, lines: InputLines) -> bool:
         try:
             line = lines.next()
         except UsageError as error:
@@ -186,8 +189,8 @@ class ShellSession:
         except _Ended:
             raise
         except Exception as error:
-            message, status = fault(error, [*words, *self._defaults()])
-            self._refuse(message, words, status)
+            message, status, steps = fault(error, [*words, *self._defaults()])
+            self._refuse(message, words, status, steps)
 
     def _do(self, words: list[str]) -> None:
         first, rest = (words or [""])[0], words[1:]
@@ -217,15 +220,15 @@ class ShellSession:
             self._write(text)
         self._note(status_of(answered))
 
-    def _refuse(self, message: str, words: list[str], status: int) -> None:
+    def _refuse(self, message: str, words: list[str], status: int, steps: list[str]) -> None:
         """Report the error of a line; also as a JSON document if the line asks for JSON."""
         if wants_json(words):
             with suppress(GdbheapError, BrokenPipeError):
-                write(text_of(error_document(_name(words), status, told(message))))
+                write(text_of(error_document(_name(words), status, told(message), list(map(told, steps)))))
         self._note(complain(message, status))
 
     def _defaults(self, as_json: bool = True) -> list[str]:
-        """Return the session's options as words that are put before those of each command. A command's own options
+        """Return the session's options as words, to be put before the words of each command. A command's own options
         override them."""
         options = self._options
         switches = {"--json": options.json and as_json, "--bytes": options.exact, NO_TEXT: options.no_text}

@@ -32,7 +32,9 @@ of a core; or a core that coredumpctl has stored.
 
 
 def name_of(core: str | Stored) -> str:
-    """Return the name of a core for messages."""
+    """Return the name of a core for messages: its path or, for a stored core, the pid or program for which coredumpctl
+    is asked.
+    """
     from gdbheap.targets.cores.stored_cores import title
 
     return title(core.match) if isinstance(core, Stored) else core

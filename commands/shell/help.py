@@ -1,4 +1,4 @@
-"""The texts of ``gdbheap --help``, ``gdbheap COMMAND --help`` and ``gdbheap help options``."""
+"""The texts of ``gdbheap --help``, ``gdbheap NOUN --help`` and ``gdbheap help options``."""
 
 from __future__ import annotations
 
@@ -14,17 +14,17 @@ __all__ = ["help_of", "help_of_options", "overview"]
 OWN = {
     "Start here": {
         "install": "Add these commands to gdb: gdb -p PID -ex heap (or --remove)",
-        "help": "Explain COMMAND or 'options' (also: --version, --gdb-script)",
+        "help": "Explain NOUN, or the 'options' of all commands",
     },
     "Data and scripts": {
-        "schema": "Print the JSON Schema of a command: schema [COMMAND]",
+        "schema": "Print the JSON Schema of NOUN: schema [NOUN]",
         "mcp": "Answer questions of coding agents (Model Context Protocol)",
     },
 }
 
 
 def help_of(noun: str) -> str:
-    """Return the help of the command with that name."""
+    """Return the text of ``gdbheap NOUN --help``. ``noun``: the command's name. Raises KeyError if there is none."""
     command = COMMANDS[noun]
     return help_text(command, command.shell_name, command.needs, extra_options(command))
 
@@ -38,7 +38,7 @@ def overview() -> str:
     """Return one screen with all commands in groups, each with its summary."""
     return "\n".join([
         "gdbheap shows where the memory of TARGET went: a process, several, or a core.",
-        "Usage: gdbheap [COMMAND] TARGET [options]; 'gdbheap COMMAND --help' explains it.",
+        "Usage: gdbheap [NOUN] TARGET [options]; 'gdbheap NOUN --help' explains it.",
         *grouped(COMMANDS, OWN),
         "Exit status: 0 answer, 1 partial, 2 usage, 3 denied, 4 no target, 5 unsupported",
     ])  # fmt: skip

@@ -194,8 +194,8 @@ def _without(text: str) -> str:
 
 
 def _read(path: Path) -> str:
-    """Return a file's text; "" if the file does not exist. Raises GdbheapError, also if it is not a regular file:
-    reading a pipe would wait."""
+    """Return a file's text; "" if the file does not exist. Raises GdbheapError if the file cannot be read, is too
+    large, or is not a regular file (reading a pipe could block)."""
     try:
         with open(os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC), "rb") as stream:
             status = os.fstat(stream.fileno())

@@ -39,7 +39,8 @@ class Extra:
     clone: bool = switch(
         "--clone",
         "read a copy (fork), so that the process stops for only milliseconds",
-        "The kernel then copies each page to which the process writes. gdbheap refuses if there is no room for a copy.",
+        "The kernel then copies each page to which the process writes. gdbheap refuses if too little memory is free "
+        "for a copy.",
     )
     verbose: bool = switch(
         "--verbose", "print how long the process was stopped", "On a terminal, gdbheap always prints this."
@@ -57,9 +58,12 @@ def extra_options(command: AnyCommand) -> tuple[Option, ...]:
 class CommandLine:
     """A parsed command line.
 
-    ``words``: those that are neither options nor their values; ``started``: the command after ``--``; ``called``: the
-    command's name as typed here, such as "gdbheap holes"; ``open``: opens a process or a core as a heap; ``held``: the
-    process of a session, which stays the same even if its id is reused."""
+    ``words``: the words that are neither options nor their values.
+    ``started``: the words after ``--``: a command that gdbheap starts.
+    ``called``: the command's name as typed here, such as "gdbheap holes".
+    ``open``: a function that opens a process or a core as a heap.
+    ``held``: the process of a session. Its folder stays open, so that a reused id cannot name another process.
+    """
 
     command: AnyCommand
     options: Common
@@ -110,10 +114,10 @@ Opener = Callable[[CommandLine, Subject], "AbstractContextManager[Heap]"]
 
 @contextmanager
 def opened(line: CommandLine, target: Subject) -> Iterator[Heap]:
-    """Yield the heap of a core or of a process. The process is stopped only while its memory is copied; if a function
-    is called in it, until the end of the block.
+    """Yield the heap of a core or of a process. The process is stopped only while its memory is copied.
 
-    Afterwards, print for how long the process was stopped, if standard error is a terminal or with --verbose."""
+    If a function is called in the process, it stays stopped until the end of the block. Afterwards, print for how long
+    the process was stopped, if standard error is a terminal or with --verbose."""
     # Imported here, so that commands without a single target start faster.
     from gdbheap.heap import Heap
     from gdbheap.targets.cloning import cloned

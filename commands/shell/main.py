@@ -1,6 +1,6 @@
 """The entry point of the shell's ``gdbheap``, and the only place that converts errors into a line and an exit status.
 
-Other modules are imported inside functions, so that Ctrl-C gives only one line from the first moment on."""
+Other modules are imported inside functions, so that Ctrl-C prints only one line, even right after the start."""
 
 from __future__ import annotations
 
@@ -24,7 +24,10 @@ READS_ALL = ["ps"]
 QUICK = ("ps", "--version", "-V", "--gdb-script")
 # Python may drop the exception of a signal. It is raised again after this many seconds, where it cannot be dropped.
 SOON = 0.01
-BLOCKED = "the memory of a process cannot be read: a thread holds the lock of its memory map, or a page does not arrive"
+BLOCKED = (
+    "the memory of a process cannot be read: one of its threads holds the lock of its memory map, or a page fault does "
+    "not end"
+)
 DEAF = "interrupted while the kernel waits for a file or a process; a process that was stopped runs on"
 # The exception of a panic in the native half (pyo3), and its text where Python could not make an object: no memory.
 PANIC, NO_OBJECT = "PanicException", "Python API call failed"
@@ -54,7 +57,7 @@ def script() -> NoReturn:
     """Run ``main()`` and end the process: the entry point of the shell's command.
 
     After a line that needs no parser, the process ends at once: Python's own shutdown takes a fifth of the run time,
-    and there is nothing for it to do."""
+    and has nothing to do."""
     _fill_streams()
     _take_name()
     words = sys.argv[1:]
@@ -193,8 +196,8 @@ def _answered(words: list[str]) -> int:
     try:
         output, status = _of_quick(words) or _of_completion(words) or _of_any(words)
     except Exception as error:
-        message, status = fault(error, words)
-        return refuse(message, words, status)
+        message, status, steps = fault(error, words)
+        return refuse(message, words, status, steps)
     try:
         write(output)
     except BrokenPipeError:

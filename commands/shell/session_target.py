@@ -68,7 +68,7 @@ class SessionTarget:
             pass
         if process.is_copied and not process.space.left_out:
             return process
-        why = "its memory cannot be read" if process.refusal else "there is no room for a copy of its memory"
+        why = "its memory cannot be read" if process.refusal else "gdbheap has too little memory for a copy"
         tell(f"process {folder} cannot be copied ({why}): each command reads it anew", anyway=True)
         return None
 

@@ -31,7 +31,7 @@ def wants_json(words: Sequence[str]) -> bool:
 
 
 def told(message: str) -> str:
-    """Return a message with gdbheap's commands in the form in which they are typed in a shell."""
+    """Return a message with gdbheap's commands as they are typed in a shell."""
     from gdbheap.text import IN_GDB, IN_SHELL, as_typed
 
     message = as_typed(message, IN_SHELL)
@@ -40,21 +40,22 @@ def told(message: str) -> str:
 
 def complain(message: str, status: int = PARTIAL) -> int:
     """Print one line on standard error, unless standard error is closed. Return ``status``."""
-    from gdbheap.errors import one_line
+    from gdbheap.errors import own_line
     from gdbheap.report.text.style import terminal_text
 
     message = told(message)
     start = "" if message.startswith("gdbheap") else "gdbheap: "
     try:
-        sys.stderr.write(terminal_text(f"{start}{one_line(message)}\n", sys.stderr.encoding))
+        sys.stderr.write(terminal_text(f"{start}{own_line(message)}\n", sys.stderr.encoding))
         sys.stderr.flush()
     except (OSError, ValueError, AttributeError):
         pass
     return status
 
 
-def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
-    """Return the message and the exit status for an error that ended a command. ``words``: the command line.
+def fault(error: Exception, words: Sequence[str]) -> tuple[str, int, list[str]]:
+    """Return the message, the exit status and the next steps for an error that ended a command. ``words``: the command
+    line.
 
     Raises KeyboardInterrupt if a signal caused the error. Raises the error itself if it is a fault of gdbheap and
     GDBHEAP_DEBUG is set."""
@@ -62,15 +63,15 @@ def fault(error: Exception, words: Sequence[str]) -> tuple[str, int]:
     from gdbheap.errors import EXHAUSTED, GdbheapError, exhausted
 
     if isinstance(error, GdbheapError):
-        return str(error), error.status
+        return str(error), error.status, error.next
     if isinstance(error, MemoryError) or (isinstance(error, OSError) and error.errno in EXHAUSTED):
-        return str(exhausted(error)), PARTIAL
+        return str(exhausted(error)), PARTIAL, exhausted(error).next
     if (interrupt := _interrupt_behind(error)) is not None:
         raise interrupt
     if os.environ.get("GDBHEAP_DEBUG"):
         raise error
     what = type(error).__name__ if is_hidden(words, os.environ) else f"{type(error).__name__}: {error}"
-    return f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where", PARTIAL
+    return f"a fault of gdbheap ({what}); GDBHEAP_DEBUG=1 shows where", PARTIAL, []
 
 
 def _interrupt_behind(error: BaseException | None) -> KeyboardInterrupt | None:

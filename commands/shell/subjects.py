@@ -61,6 +61,7 @@ from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one
 from gdbheap.files import find_file, is_folder
 from gdbheap.report.text.numbers import is_name, parse_address
 from gdbheap.targets.typed_target import parse_target
+from gdbheap.text import plain_word
 
 if TYPE_CHECKING:
     from gdbheap.commands.inferior_calls.local_calls import LocalCalls
@@ -102,7 +103,7 @@ def _means_several(words: Sequence[str]) -> bool:
 
 
 def answer(command: AnyCommand, words: list[str]) -> Result:
-    """Answer one command line. Raises GdbheapError."""
+    """Run a command with the ``words`` of its line, and return its result. Raises GdbheapError."""
     own = own_words(words) if command.needs.starts else words
     options, extra, left = parse(command, own, command.shell_name, extra_options(command))
     line = CommandLine(command, options, Extra(**extra), left, words[len(own) + 1 :], command.shell_name, opened)
@@ -115,7 +116,7 @@ def answer(command: AnyCommand, words: list[str]) -> Result:
 def answer_about(command: AnyCommand, target: Subject, words: list[str], open: Opener) -> Result:
     """Answer a line that does not name its target, as lines in a session do.
 
-    ``open``: opens this target, or another one that the line names, as a heap. Raises GdbheapError."""
+    ``open``: a function that opens this target, or another one that the line names, as a heap. Raises GdbheapError."""
     options, _, left = parse(command, words, command.name)
     options.check()
     extra = Extra(coredump=target.match) if isinstance(target, Stored) else Extra()
@@ -246,8 +247,8 @@ def _programs(line: CommandLine) -> Programs:
 def _found(line: CommandLine, word: str) -> Named | str:
     """Return the subject that a word names: a process, whose folder is kept open from now on, or the path of a core.
 
-    If there is no process with this id, or its folder cannot be opened, return the id, because the line may name many
-    processes. Raises GdbheapError."""
+    Return the process id itself if there is no such process, or if its folder cannot be opened. This is no error here,
+    because the line may name many processes. Raises GdbheapError."""
     number = parse_target(word)
     try:
         return line.subject(word)
@@ -294,15 +295,15 @@ def _refuse_clone(line: CommandLine) -> None:
 
 def _about_live(line: CommandLine) -> Result:
     """Answer about a process while it runs, or about a command that gdbheap starts."""
-    from gdbheap.targets.following import LocalProcess, Program
+    from gdbheap.targets.following import LocalProcess, StartedProgram
 
     if line.started:
         _refuse_words(line, line.words)
-        program = Program(line.started)
+        program = StartedProgram(line.started)
         answered = ask_of(line.command, program, [], line.options)
         return with_warnings(answered, [*program.warnings, *program.unread])
     if not line.words:
-        raise line.error(f"which process? ({line.help} tells more)")
+        raise line.error(f"which process? (see {line.help})")
     word, *rest = line.words
     if line.names_target:
         _check_noun(word)
@@ -321,13 +322,13 @@ def _about_command(line: CommandLine) -> Result:
 
 def _about_files(line: CommandLine) -> Result:
     if not line.words:
-        raise line.error(f"which file? ({line.help} tells more)")
+        raise line.error(f"which file? (see {line.help})")
     return ask_of(line.command, tuple(line.words), [], line.options)
 
 
 def _about_log(line: CommandLine) -> Result:
     if not line.words:
-        raise line.error(f"which trace? ({line.help} tells more)")
+        raise line.error(f"which trace? (see {line.help})")
     _refuse_words(line, line.words[1:])
     return ask_of(line.command, line.words[0], [], line.options)
 
@@ -374,7 +375,7 @@ def _about_sources(line: CommandLine) -> Result:
         programs = Programs(processes, options.children, options.name, options.cgroup, user=options.user)
         named += [folder for folder in programs.folders() if folder.pid not in pids]
     elif not named:
-        raise line.error(f"which process or core? ({line.help} tells more)")
+        raise line.error(f"which process or core? (see {line.help})")
     met: list[TargetInfo] = []
     answered = ask_of(line.command, [_source(line, target, met) for target in named], [], options)
     return dataclasses.replace(answered, info=_together(met)) if met else answered
@@ -480,7 +481,7 @@ def _targets(line: CommandLine) -> list[Subject]:
     for word in named if line.names_target else ():
         _check_noun(word)
     if len(named) < count:
-        raise line.error(f"which {'other ' if named else ''}process or core? ({line.help} tells more)")
+        raise line.error(f"which {'other ' if named else ''}process or core? (see {line.help})")
     _take_argument(line, rest)
     return [line.subject(word) for word in named]
 
@@ -498,7 +499,7 @@ def _check_noun(target: str) -> None:
     """Raise UsageError if the word for the target looks like a command's name and is not the name of a file."""
     if target.isidentifier() and find_file(target) is None:
         meant = did_you_mean(target, COMMANDS)
-        what = f"{target!r} is no command, no process and no file{meant}"
+        what = f"{target!r} is not a command, a process or a file{meant}"
         raise UsageError(f"gdbheap: {what} ('gdbheap --help' lists all)")
 
 
@@ -533,7 +534,7 @@ def _take_argument(line: CommandLine, words: list[str]) -> None:
 def _refuse_words(line: CommandLine, words: list[str], shown: list[str] | None = None) -> None:
     if words:
         typed = " ".join(shown or words)
-        raise line.error(f"unrecognized arguments: {typed} ({line.help} tells more)")
+        raise line.error(f"unrecognized arguments: {typed} (see {line.help})")
 
 
 def _refuse_call(line: CommandLine, target: Subject) -> None:
@@ -544,7 +545,7 @@ def _refuse_call(line: CommandLine, target: Subject) -> None:
         # Imported here, because imports take most of a command's start-up time.
         from gdbheap.tracing.log import is_call_log
 
-        then = f"; 'gdbheap calls {name}' summarizes the trace" if is_call_log(name) else ""
+        then = f"; 'gdbheap calls {plain_word(name, 'TRACE')}' summarizes the trace" if is_call_log(name) else ""
         raise line.error(f"{name} is not a process: this command calls a function in a live process{then}")
     if isinstance(target, (str, Stored)) and call is not None:
         raise line.error(call.on_core)

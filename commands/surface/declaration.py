@@ -25,7 +25,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.text import printable_record
 
 if TYPE_CHECKING:
-    from gdbheap.commands.inferior_calls.inferior_call import Calls, Purpose
+    from gdbheap.commands.inferior_calls.inferior_call import CallPurpose, Calls
     from gdbheap.heap import Heap
     from gdbheap.targets.target import Damage
 
@@ -75,10 +75,13 @@ SOME_ADDRESS = Argument("[ADDRESS]", ADDRESS.help)
 class Shown(Generic[Answer, Chosen]):
     """An answer with everything that a renderer needs.
 
-    ``answer``: the answer with its rows sorted and cut; ``raw``: the whole answer; ``left_out``: how many rows were
-    cut; ``damage``: damage that was found (gdbheap.targets.target.Damage); ``options``: the command's options. All
-    texts are printable: names of a target have no line breaks or escape sequences. Only the texts of ``raw`` are
-    unchanged."""
+    ``answer``: the answer after --sort and --top; all its texts are printable.
+    ``raw``: the answer before --sort and --top. Its texts are unchanged, and may contain line breaks or escape
+    sequences.
+    ``left_out``: how many rows --top removed.
+    ``damage``: damage that was found in memory (gdbheap.targets.target.Damage).
+    ``options``: the command's options.
+    """
 
     answer: Answer
     raw: Answer
@@ -102,11 +105,13 @@ def _always(_options: object) -> bool:
 class Call(Generic[Chosen, Answer]):
     """A call into the process that a command makes if its options ask for it.
 
-    ``make``: makes the call and returns the answer; ``wanted``: returns whether the options ask for the call, and
-    raises UsageError if options exclude each other; ``on_core``: the error message if the call is wanted but the target
-    is a core."""
+    ``make``: a function that makes the call and returns the answer.
+    ``wanted``: a function that returns whether the options ask for the call. It raises UsageError if options exclude
+    each other.
+    ``on_core``: the error message if the call is wanted but the target is a core.
+    """
 
-    purpose: Purpose
+    purpose: CallPurpose
     make: Callable[[Heap, Calls, Chosen], Answer]
     on_core: str
     wanted: Callable[[Chosen], bool] = _always
@@ -116,21 +121,28 @@ class Call(Generic[Chosen, Answer]):
 class Command(Generic[Subject, Chosen, Answer]):
     """A command: its texts, its options, its subject, and the functions that answer and render.
 
-    ``summary``: one sentence without its full stop; ``text``: what a reader needs to understand the answer;
-    ``details``: Markdown that is only in docs/commands.md and the manual page; ``headings``: the headings of groups of
-    options in the help, each with the names of its options.
+    ``summary``: one sentence without its full stop.
+    ``text``: what a reader needs to understand the answer.
+    ``details``: Markdown that is only in docs/commands.md and the manual page.
+    ``headings``: the headings of groups of options in the help, each with the names of its options.
 
-    ``options``: the dataclass of its options, ``Common`` or a subclass. ``rows``: the name of the list in the answer
-    that --sort and --top change ("" for none; an answer without this list sorts and cuts itself); if answers are of
-    several kinds, it is the list of the kind ``listing``. ``sorts_rows``: whether --sort applies to this list.
-    ``listed``: the word for what --top counts ("" if it counts nothing). ``sorts``: for each KEY of --sort a function
-    that returns the value by which a row is sorted, largest first; the first KEY is the default. ``top``: the default
-    of --top, None for all rows.
+    ``options``: the dataclass of its options, ``Common`` or a subclass.
+    ``rows``: the name of the list in the answer that --sort and --top change; "" if the answer changes its own rows.
+    ``listing``: if answers are of several classes, the class that has this list.
+    ``sorts_rows``: whether --sort applies to this list.
+    ``listed``: the word for what --top counts; "" if it counts nothing.
+    ``sorts``: for each KEY of --sort, a function that returns the value of a row. The largest value comes first. The
+    first KEY is the default.
+    ``top``: the default of --top, None for all rows.
 
-    ``call``: a call into the process. ``writes``: the command can write a file. ``lists_damage``: its table lists all
-    damage; for other commands, damage is listed below the answer. ``program``: the only program that it supports (""
-    for all). ``without_memory``: answers about a process of which only public facts can be read; None if the command
-    cannot. ``of_snapshot``: answers from a snapshot and its path; None if the command cannot."""
+    ``call``: a call into the process, None if the command never makes one.
+    ``writes``: whether the command can write a file.
+    ``lists_damage``: whether the table lists all damage; otherwise damage is listed below the answer.
+    ``program``: the only program that the command supports, "" for all programs.
+    ``without_memory``: answers about a process whose memory cannot be read, from public facts; None if the command
+    cannot.
+    ``of_snapshot``: answers from a snapshot and its path; None if the command cannot.
+    """
 
     noun: str
     summary: str
@@ -167,7 +179,6 @@ class Command(Generic[Subject, Chosen, Answer]):
 
     @property
     def argument(self) -> Argument | None:
-        """The argument of the command; None if it has none."""
         return next((argument for kind, argument in ARGUMENTS.items() if issubclass(self.options, kind)), None)
 
     def call_for(self, options: Chosen) -> Call[Chosen, Answer] | None:

@@ -1,4 +1,4 @@
-"""Keep the heap of a stop for the next command, until the target may have changed. Imports no gdb."""
+"""Keep the heap of a stop for the next command, until the target may have changed. This module does not import gdb."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ __all__ = ["HeapCache"]
 
 
 class HeapCache:
-    """The kept heaps, one for each inferior."""
+    """The cached heaps, one for each of gdb's inferiors."""
 
     def __init__(self) -> None:
         self._kept: dict[int, tuple[Hashable, Heap]] = {}
 
     def heap(self, inferior: int, key: Hashable, make: Callable[[], Heap]) -> Heap:
-        """Return the kept heap of an inferior. If it was made for another ``key``, make a new one.
+        """Return the cached heap of an inferior. If it was made for another ``key``, make a new one.
 
         ``key``: identifies the inferior's target, its process or its core.
         """
@@ -29,7 +29,7 @@ class HeapCache:
         return found[1]
 
     def has(self, heap: Heap) -> bool:
-        """Return whether a heap is still kept."""
+        """Return whether a heap is still in the cache."""
         return any(kept is heap for _key, kept in self._kept.values())
 
     def drop(self, inferior: int | None = None) -> None:

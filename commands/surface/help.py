@@ -62,8 +62,9 @@ def help_text(
 
 
 def help_of_its_own(command: AnyCommand) -> str:
-    """Return the help of a command without the common options, for docs/commands.md. It has the form for gdb or, if gdb
-    does not have the command, the form for a shell."""
+    """Return the help of a command without the common options, for docs/commands.md. The usage and the example are
+    those for gdb; for a command that gdb does not have, those for a shell.
+    """
     subject = _own_subject(command)
     entries = [*_entries(command)]
     lines = [*_head(command, command.name, subject), *entries, *([""] if entries else []), *_about(command)]
@@ -74,7 +75,7 @@ def options_help(caller: str, extra: Sequence[Option] = ()) -> str:
     """Return the help of the options that all commands have. ``caller``: the first word of commands; ``extra``: the
     options that only a shell has."""
     target = " TARGET" if extra else ""
-    lines = ["Explain the options that most commands have.", "", f"Usage: {caller} COMMAND{target} [options]", ""]
+    lines = ["Explain the options that most commands have.", "", f"Usage: {caller} NOUN{target} [options]", ""]
     for option in (*LISTING, *options_of(Common), *extra):
         lines += option_entry(option, NAMES)
     sizes = "A SIZE is a number of bytes, or has a unit: K, M, G or T (powers of 1024). A TIME is a number of seconds,"
@@ -107,7 +108,7 @@ def _usage(command: AnyCommand, called: str, subject: Needs[Any] | None) -> str:
     words = subject.words if subject else command.needs.in_gdb
     needed = [option.spelling for option in command.own_options if option.needed]
     argument = command.argument.metavar if command.argument else ""
-    noun = "[COMMAND]" if subject is None and not command.noun else ""
+    noun = "[NOUN]" if subject is None and not command.noun else ""
     return _line(called, words, [noun, argument, *needed, "[options]"])
 
 

@@ -50,10 +50,13 @@ class Conversation(Protocol):
 class Needs(Generic[Subject]):
     """The kind of subject that a command needs as the first argument of its ``answer``.
 
-    gdb and the shell each offer the commands for which they can provide this subject. ``words``, ``example``: the text
-    after the command's name in a shell's usage and example. ``targets``: how many of these words are processes or
-    cores. ``in_gdb``: the text after the command's name in gdb, which already has a target. ``starts``: the line may
-    end with ``-- COMMAND``, which gdbheap starts. ``shell_only``: the command exists only in the shell.
+    gdb and the shell each offer the commands for which they can provide this subject.
+    ``what``: the words for the subject in docs/commands.md.
+    ``words``, ``example``: the text after the command's name in a shell's usage and example.
+    ``targets``: how many of these words are processes or cores.
+    ``in_gdb``: the text after the command's name in gdb, which already has a target.
+    ``starts``: the line may end with ``-- COMMAND``, which gdbheap starts.
+    ``shell_only``: the command exists only in the shell.
     """
 
     what: str

@@ -10,7 +10,7 @@ import pwd
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import field, fields, replace
-from typing import Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 from gdbheap.contents.python.text.disclosure import NO_TEXT, VARIABLE
 from gdbheap.dataclass import dataclass
@@ -18,6 +18,9 @@ from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, check_writable, own_descriptor
 from gdbheap.report.text.numbers import parse_duration, parse_size
 from gdbheap.text import bounded_number
+
+if TYPE_CHECKING:
+    from gdbheap.answers.by_root import RootShare
 
 __all__ = [
     "Addressed",
@@ -60,6 +63,7 @@ MAX_SECONDS = 1e6
 LARGEST_NUMBER = 1 << 40
 STDOUT, STANDARD_OUTPUT = 1, "/dev/stdout"
 MIB = 1 << 20
+# The formats of trees (report/formats/stack_files.py). These four also have an option of their own.
 PICTURES = ("folded", "svg", "speedscope", "pprof")
 
 
@@ -67,10 +71,14 @@ PICTURES = ("folded", "svg", "speedscope", "pprof")
 class Option:
     """An option of a command.
 
-    ``metavar``: stands for the value in usage lines, "" for a switch; ``key``: the field that it sets; ``bare``: the
-    text of its value if none is typed, None if a value must be typed; an option with ``bare`` takes a value only after
-    "=". ``needed``: the command does not work without it. ``help``: a verb and at most twelve words, with the default
-    in brackets; ``details``: sentences for places that have more room."""
+    ``metavar``: the word that stands for the value in usage lines, "" for a switch.
+    ``key``: the name of the field that the option sets.
+    ``bare``: the text of the value if the user types only the option; None if a value is required. With ``bare``, a
+    value must follow "=".
+    ``needed``: the command does not work without the option.
+    ``help``: a verb and at most twelve words, with the default in brackets.
+    ``details``: sentences for places that have more room.
+    """
 
     name: str
     metavar: str
@@ -175,8 +183,11 @@ def seconds(text: str) -> float:
 class Common:
     """The options that all commands have.
 
-    ``top``: the most rows, None for all; ``has_top``: whether --top was typed; ``sort``: a key of the command's
-    ``sorts``, or "". --top and --sort are declared by the command's ``top``, ``listed`` and ``sorts``."""
+    ``top``: the most rows, None for all.
+    ``has_top``: whether --top was typed.
+    ``sort``: a key of the command's ``sorts``, "" for the default order.
+    The declaration of a command says whether it has --top and --sort (``top``, ``listed``, ``sorts``).
+    """
 
     top: int | None = None
     sort: str = ""
@@ -212,7 +223,7 @@ def check_contents(called: str, with_contents: bool, no_text: bool) -> None:
 
 
 def csv_safe() -> bool:
-    """Declare the field of --csv-safe, for a command that writes CSV."""
+    """Declare the field of --csv-safe: whether to escape cells that a spreadsheet would evaluate as formulas."""
     return switch("--csv-safe", "put an apostrophe before texts that spreadsheets would run as formulas")
 
 
@@ -226,22 +237,27 @@ def check_csv_safe(called: str, is_safe: bool, form: str, is_csv: bool) -> None:
 class Addressed(Common):
     """The options of a command about one address. The address follows the command's name.
 
-    gdb and the shell each parse the address, and refuse a line without one. ``name``: the name of a holder that was
-    typed instead of an address, else None."""
+    gdb and the shell each parse the address, and refuse a line without one. The user may type the name of a holder
+    instead. It is then replaced, before the answer is computed.
+    ``name``: the typed name of a holder, None if an address was typed.
+    ``share``: the blocks of a variable of C or C++ that was named, else None.
+    """
 
     address: int = 0
     name: str | None = None
+    share: RootShare | None = None
 
 
 @dataclass
 class MaybeAddressed(Common):
     """The options of a command that may be about one address. The address then follows the command's name.
 
-    ``address``: None if none was typed; ``name``: the name of a holder that was typed instead of an address, else None.
+    ``address``: None if none was typed; ``name`` and ``share``: as in Addressed.
     """
 
     address: int | None = None
     name: str | None = None
+    share: RootShare | None = None
 
 
 @dataclass
@@ -260,7 +276,9 @@ def file_mode(text: str) -> int:
 
 @dataclass
 class Writing(Common):
-    """The options of a command that writes files."""
+    """The options of a command that writes files. ``mode``: the permissions of new files, by default readable only by
+    their owner.
+    """
 
     mode: int = valued(
         "--mode", "MODE", "set the mode of new files, such as 640 [default: 600]",
@@ -296,7 +314,7 @@ class Pictured(Writing):
 
     form: str | None = valued(
         "--format", "FORMAT",
-        "print a tree instead of tables: folded, svg, speedscope, pprof (with -o)", None, one_of(PICTURES),
+        f"print a tree instead: {', '.join(PICTURES)} (with -o)", None, one_of(PICTURES),
     )  # fmt: skip
     output: str = valued("-o", "FILE", "write the tree of --format to FILE", "", str)
     folded: str | None = valued("--folded", "FILE", "write the tree as folded stacks (flamegraph.pl)", None, str)
@@ -309,7 +327,7 @@ class Pictured(Writing):
     @property
     def pictures(self) -> dict[str, str]:
         """The paths of the files to write, by the kind of file."""
-        found = {kind: getattr(self, kind) for kind in PICTURES}
+        found = {kind: getattr(self, kind, None) for kind in PICTURES}
         if self.form is not None and self.output:
             found[self.form] = self.output
         return {kind: os.path.expanduser(path) for kind, path in found.items() if path}
@@ -321,7 +339,7 @@ class Pictured(Writing):
 
     @property
     def draws(self) -> bool:
-        """Whether any tree is to be written or printed."""
+        """Whether the options ask to write or print the tree."""
         return self.prints_tree or bool(self.pictures)
 
     def check(self) -> None:
@@ -331,8 +349,8 @@ class Pictured(Writing):
         if self.prints_tree and self.form == "pprof":
             raise UsageError("a profile for pprof cannot be printed: add -o FILE")
         if self.prints_tree and self.json:
-            raise UsageError("--json and --format both write to standard output: -o FILE writes the tree")
-        if self.form is not None and self.output and getattr(self, self.form):
+            raise UsageError("--json and --format both write to standard output: add -o FILE for the tree")
+        if self.form is not None and self.output and getattr(self, self.form, None):
             raise UsageError(f"--format={self.form} and --{self.form} each name a file: give only one")
         for path in self.pictures.values():
             check_writable(path)
@@ -346,7 +364,7 @@ class Queried(Common):
 
 
 def regular_expression(text: str) -> re.Pattern[str]:
-    """Parse a regular expression. Raises ValueError, also if it would match everything."""
+    """Parse a regular expression. Raises ValueError if it is invalid, or empty (it would match everything)."""
     if not text:
         raise ValueError("an empty expression would match every process")
     try:
@@ -401,7 +419,7 @@ def some_time(text: str) -> float:
 
 
 def whole_number(text: str) -> int:
-    """Parse a number of times, where 0 means no limit. Raises ValueError."""
+    """Parse a whole number, where 0 usually means no limit. Raises ValueError."""
     if not (text.isascii() and text.isdecimal()):
         raise ValueError(f"{text!r} is not a number")
     return bounded_number(text, LARGEST_NUMBER)
@@ -420,35 +438,45 @@ def number_or_all(what: str) -> Callable[[str], int]:
 
 
 def duration(help: str) -> float | None:
-    """Declare the field of --duration: a number of seconds, or a number with a unit (90, 1.5s, 10m, 2h)."""
+    """Declare the field of --duration: seconds, or None for no limit. The user types a number of seconds, or a number
+    with a unit (90, 1.5s, 10m, 2h).
+    """
     return valued("--duration", "TIME", help, None, some_time)
 
 
 def minimum_size() -> int:
-    """Declare the field of --min for holes, 1 MiB by default."""
+    """Declare the field of --min for commands about holes: the size in bytes of the smallest hole to list, 1 MiB by
+    default.
+    """
     about = "skip holes smaller than SIZE [default: 1M]"
     return valued("--min", "SIZE", about, MIB, parse_size)
 
 
 def root_paths() -> bool:
-    """Declare the field of --path, for a command that lists blocks."""
+    """Declare the field of --path: whether to show, for each listed block, the path from a root to it."""
     about = "show the path from a root to each block (at most 2,000)"
     return switch("--path", about)
 
 
 def process_of_log() -> int | None:
-    """Declare the field of --process, for a command about a trace."""
+    """Declare the field of --process: the id of the process of a trace to examine. None: the process with the most
+    calls.
+    """
     about = "choose a process of the trace [default: the one with most calls]"
     return valued("--process", "PID", about, None, whole_number)
 
 
 def recorded_calls() -> str | None:
-    """Declare the field of --calls, for a command about blocks."""
+    """Declare the field of --calls: the path of a trace in which to find the stack that allocated a block; None for no
+    trace.
+    """
     about = "show the stack that allocated the block, from a trace with --stacks"
     return valued("--calls", "FILE", about, None, os.path.expanduser)
 
 
 def under_seccomp() -> bool:
-    """Declare the field of --seccomp, for a command that calls into the process."""
+    """Declare the field of --seccomp: whether to call into the process although a seccomp filter may kill it
+    for that.
+    """
     about = "work even under seccomp, which may kill the process"
     return switch("--seccomp", about)

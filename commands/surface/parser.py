@@ -23,7 +23,7 @@ class _Parser(argparse.ArgumentParser):
     exception, in a shell two lines."""
 
     def error(self, message: str) -> NoReturn:
-        raise UsageError(f"{self.prog}: {message} ({help_call(self.prog)} tells more)")
+        raise UsageError(f"{self.prog}: {message} (see {help_call(self.prog)})")
 
 
 def help_call(prog: str) -> str:
@@ -84,8 +84,10 @@ def parse(
 def _split(
     words: Sequence[str], command: AnyCommand, extra: Sequence[Option], parser: argparse.ArgumentParser
 ) -> tuple[list[str], list[str]]:
-    """Separate the words into options with their values, and all other words. argparse alone cannot do that, because an
-    expression may contain words that begin with a hyphen."""
+    """Separate the words into options with their values, and all other words.
+
+    argparse alone cannot do that: an expression may contain words that begin with a hyphen.
+    """
     valued = {option.name for option in (*command.all_options, *extra) if option.takes_next}
     known: list[str] = []
     rest: list[str] = []
@@ -107,7 +109,7 @@ def _is_option(word: str, command: AnyCommand) -> bool:
     """Return whether a word is an option: it has two hyphens and a name, or one hyphen and a letter.
 
     If the command has an argument, a word with one hyphen may also be a part of an expression ("-offset"). Such a word
-    counts only if the command declares this option."""
+    is an option only if the command declares it."""
     if command.argument is not None:
         own = {option.name for option in command.own_options}
         return word.startswith("--") and len(word) > 2 or word.partition("=")[0] in own

@@ -24,8 +24,8 @@ def draw(
 ) -> None:
     """Write or print the tree, as the options ask.
 
-    ``subject``: the things that the weights count, None for memory; ``profile``: makes the file for pprof, None to make
-    that file from the tree. Raises UsageError if a file cannot be written.
+    ``subject``: what the weights count, None for memory; ``profile``: a function that makes the file for pprof, None to
+    make that file from the tree. Raises UsageError if a file cannot be written.
     """
     # Imported on use: imports take most of a command's start-up time.
     from gdbheap.report.formats.composition import MEMORY

@@ -55,7 +55,7 @@ class Progress:
 
 def tell(what: str, anyway: bool = False) -> None:
     """Print one line on standard error, if it is a terminal. If ``anyway`` is true, print it even if standard error is
-    no terminal.
+    not a terminal.
     """
     if sys.stderr is not None and (anyway or sys.stderr.isatty()):
         print(terminal_text(f"gdbheap: {what}", sys.stderr.encoding), file=sys.stderr, flush=True)

@@ -12,7 +12,7 @@ from gdbheap.api.asking import disclosing
 from gdbheap.commands.surface.declaration import FILE, AnyCommand, Shown
 from gdbheap.commands.surface.options import STDOUT, Addressed, Common, MaybeAddressed, Pictured
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line
+from gdbheap.errors import NotPermitted, Unsupported, UsageError, one_line, own_line
 from gdbheap.files import own_descriptor
 from gdbheap.report.formats.json import MOST, bounded, document, text_of
 from gdbheap.report.text.style import FAULT, Style
@@ -55,8 +55,10 @@ DAMAGE_LISTED = 5
 class TargetInfo:
     """Facts about the targets of an answer, which are shown together with the answer.
 
-    ``targets``: their descriptions as in a JSON document; ``rss``: RSS in bytes, None if unknown; if ``private``, it
-    counts only private memory; ``refused``: memory could not be read, so that only a part of the question was answered.
+    ``targets``: their descriptions as in a JSON document.
+    ``rss``: RSS in bytes, None if unknown.
+    ``private``: whether ``rss`` counts only private memory.
+    ``refused``: whether memory could not be read, so that only a part of the question was answered.
     """
 
     targets: Sequence[dict[str, Any]]
@@ -111,20 +113,20 @@ def ask(command: AnyCommand, heap: Heap, options: Common, calls: Calls | None = 
     """Answer a command about one target, and sort and cut the answer as the options ask. Raises the errors of the
     answer.
 
-    ``calls``: makes calls in the process, None if it cannot."""
+    ``calls``: the object that makes calls in the process, None if no call can be made."""
     return ask_of(command, heap, [heap], _named(heap, options), calls)
 
 
 def _named(heap: Heap, options: Common) -> Common:
-    """Return the options, with a holder's name replaced by the holder's address."""
+    """Return the options, with the address of the holder whose name was given."""
     if not isinstance(options, (Addressed, MaybeAddressed)) or options.name is None:
         return options
-    from gdbheap.answers.accounting.source_paths import (
-        address_named,  # Few commands name a holder; all others start faster without this import.
-    )
+    # Few commands name a holder; all others start faster without this import.
+    from gdbheap.answers.accounting.source_paths import holder_named
 
     with disclosing([heap], options.no_text):
-        return dataclasses.replace(options, address=address_named(heap, options.name), name=None)
+        found = holder_named(heap, options.name)
+        return dataclasses.replace(options, address=found.address, share=found.share, name=None)
 
 
 def ask_of(
@@ -259,7 +261,7 @@ def _left_out(answered: Result) -> int:
 
 def _notes(answered: Result, style: Style) -> str:
     """Return the warnings, and the damage unless the answer's table lists it."""
-    lines = [f"{style.heading('Warning:')} {style.named(one_line(warning))}" for warning in answered.info.warnings]
+    lines = [f"{style.heading('Warning:')} {style.named(own_line(warning))}" for warning in answered.info.warnings]
     damage = [] if answered.command.lists_damage else answered.info.damage
     for place in damage[:DAMAGE_LISTED]:
         what = f"{place.what}: expected {place.expected}, found {place.found}"
@@ -273,10 +275,13 @@ def _notes(answered: Result, style: Style) -> str:
 def status_of(answered: Result) -> int:
     """Return the exit status.
 
-    0: the command has answered; 1: it has answered, but the heap is damaged or the answer is partial; 3: memory could
-    not be read, so that only a part of the question was answered; 5: the largest part of the memory could not be
-    analysed, and nothing else was found. If the command started another program, return that program's status, or 1 if
-    that status is 0 and the disk was full.
+    0: the command has answered.
+    1: it has answered, but the heap is damaged or the answer is partial.
+    3: memory could not be read, so that only a part of the question was answered.
+    5: most of the memory could not be analysed, and nothing else was found.
+
+    If the command started another program, return that program's status. Return 1 if that status is 0 and the disk was
+    full.
     """
     passed_on: int | None = getattr(answered.answer, "exit_status", None)
     if passed_on is not None:

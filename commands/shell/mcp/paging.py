@@ -7,14 +7,14 @@ from gdbheap.errors import UsageError
 __all__ = ["MOST", "part"]
 
 MOST = 16_000
-"""The most bytes of an answer."""
+"""The largest part of an answer that is sent at once, in bytes."""
 # The bytes kept free for the line about the next part.
 ROOM = 100
 
 
 def part(text: str, offset: int) -> str:
-    """Return a part of a text, from the character ``offset`` on and with at most MOST bytes. A last line says how to
-    get the next part. Raises UsageError for an invalid offset."""
+    """Return a part of a text with at most MOST bytes. The part begins at the character ``offset``. A last line says
+    how to get the next part. Raises UsageError for an invalid offset."""
     if not 0 <= offset <= len(text):
         raise UsageError(f"offset must be at most {len(text)} for this answer")
     rest = text[offset:]

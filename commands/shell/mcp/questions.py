@@ -13,7 +13,7 @@ from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, HEAP_NOUN
 from gdbheap.errors import UsageError
 
-__all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "ONCE", "Value", "command_named", "words_of"]
+__all__ = ["CALLS", "COMPARED", "HEAP", "OFFERED", "Value", "command_named", "words_of"]
 
 Value = Union[str, int, float, bool, None]
 HEAP = "heap"

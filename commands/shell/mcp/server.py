@@ -1,4 +1,4 @@
-"""The tools of ``gdbheap mcp``, on standard input and output."""
+"""Serve ``gdbheap mcp`` over standard input and output. Its tools are first_page, ask, compare and help."""
 
 from __future__ import annotations
 
@@ -9,9 +9,9 @@ from importlib.resources import files
 from inspect import cleandoc
 
 from gdbheap import __version__
-from gdbheap.commands.shell.mcp.asking import Asking, Call, Refused
+from gdbheap.commands.shell.mcp.answering import Asking, Question, Refused
 from gdbheap.commands.shell.mcp.paging import part
-from gdbheap.commands.shell.mcp.questions import COMPARED, HEAP, OFFERED, ONCE, Value, command_named, words_of
+from gdbheap.commands.shell.mcp.questions import COMPARED, HEAP, OFFERED, Value, command_named, words_of
 from gdbheap.commands.surface.declaration import SHELL
 from gdbheap.commands.surface.help import help_text
 from gdbheap.commands.surface.registry import HEAP_NOUN, grouped
@@ -29,8 +29,8 @@ Tool = Callable[..., Awaitable[str]]
 # A client shows this text to its model before the first question.
 INSTRUCTIONS = (
     "gdbheap finds where the memory of a process or of a core went. Call first_page with a pid first: it names the "
-    "cause, the fix and the next commands. To run the shell command 'gdbheap COMMAND PID --key=value', call "
-    "ask(target=PID, command=COMMAND, options={key: value}). help() explains how to find the cause of a symptom."
+    "cause, the fix and the next commands. To run the shell command 'gdbheap NOUN PID --key=value', call "
+    "ask(target=PID, command=NOUN, options={key: value}). help() explains how to find the cause of a symptom."
 )
 
 
@@ -93,10 +93,10 @@ def serve(words: Sequence[str]) -> None:
             offset: the character from which to continue a long answer
         """
 
-        def answer(call: Call) -> str:
+        def answer(call: Question) -> str:
             asked = command_named(command)
             wanted = words_of(asked, argument, options or {}, allows_calls)
-            if asked.noun in ONCE:
+            if asked.needs.shell_only:
                 if asked.argument is not None:
                     _target(target)
                 return asking.once(call, [asked.noun, *([_target(target)] if target else []), *wanted])
@@ -115,7 +115,7 @@ def serve(words: Sequence[str]) -> None:
             offset: the character from which to continue a long answer
         """
 
-        def answer(call: Call) -> str:
+        def answer(call: Question) -> str:
             if after:
                 return asking.once(call, [COMPARED, _target(before), _target(after)])
             if not 0 < seconds <= MOST_SECONDS:
@@ -129,12 +129,12 @@ def serve(words: Sequence[str]) -> None:
         """Explain how to find a cause (no topic), list the commands ("commands"), or explain a command (its name)."""
         return await _answered(lambda _call: part(_help(topic), offset))
 
-    async def _answered(answer: Callable[[Call], str]) -> str:
+    async def _answered(answer: Callable[[Question], str]) -> str:
         """Return the result of ``answer``, which runs in a thread.
 
         If the client cancels or is gone, end the processes for which the thread waits.
         """
-        call = Call()
+        call = Question()
         try:
             return await to_thread.run_sync(answer, call, abandon_on_cancel=True)
         except (GdbheapError, Refused) as error:

@@ -20,7 +20,7 @@ __all__ = ["HELP", "OFFERED", "OWN", "QUIT", "REFRESH", "completions", "find_com
 HELP, REFRESH, QUIT = "help", "refresh", ("quit", "exit")
 # The words that a session itself understands, with their texts for help.
 OWN = {
-    HELP: "show this list; 'help COMMAND' explains a command, 'help options' explains options",
+    HELP: "show this list; 'help NOUN' explains a command, 'help options' explains options",
     REFRESH: "read the target as it is now",
     **dict.fromkeys(QUIT, "end the session, like Ctrl-D"),
 }
@@ -48,7 +48,7 @@ def find_command(words: list[str]) -> tuple[AnyCommand, list[str]]:
         return COMMANDS[noun], rest
     if noun in COMMANDS:
         raise UsageError(f"{noun} does not work in a session: type {COMMANDS[noun].shell_name} in a shell")
-    raise UsageError(f"{noun!r} is no command here{did_you_mean(noun, OFFERED)} ('{HELP}' lists the commands)")
+    raise UsageError(f"{noun!r} is not a command here{did_you_mean(noun, OFFERED)} ('{HELP}' lists the commands)")
 
 
 def _noun(words: list[str]) -> tuple[str, list[str]]:

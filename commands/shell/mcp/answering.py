@@ -21,7 +21,7 @@ from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals.refusal import open_folder
 from gdbheap.targets.typed_target import parse_target
 
-__all__ = ["Asking", "Call", "Refused"]
+__all__ = ["Asking", "Question", "Refused"]
 
 # The longest wait for an answer. For 80 million blocks, the graph alone takes a minute.
 SECONDS = 600.0
@@ -42,7 +42,7 @@ class Refused(Exception):
     """Raised if a command line was not answered. The text names the error and the next step."""
 
 
-class Call:
+class Question:
     """One question of a client. It can be cancelled from another thread."""
 
     def __init__(self) -> None:
@@ -93,11 +93,11 @@ class Asking:
         # Only one line is answered at a time, so that two targets are not in memory at once.
         self._lock = threading.Lock()
         # The question in progress, for ``abandon``.
-        self._call: Call | None = None
+        self._call: Question | None = None
         self._folder: str | None = None
 
     @contextmanager
-    def _turn(self, call: Call) -> Iterator[None]:
+    def _turn(self, call: Question) -> Iterator[None]:
         """Wait until no other call is being answered, then answer this call alone within the block."""
         with self._lock:
             self._call = call
@@ -106,7 +106,7 @@ class Asking:
             finally:
                 self._call = None
 
-    def page(self, call: Call, target: str) -> str:
+    def page(self, call: Question, target: str) -> str:
         """Return the first page of a process or a core, in its current state. Raises Refused."""
         with self._turn(call):
             kept = self._session(target)
@@ -119,7 +119,7 @@ class Asking:
                     kept = self._session(target)
             return str(kept.line(call, TEXT)["text"])
 
-    def kept(self, call: Call, target: str, words: list[str]) -> str:
+    def kept(self, call: Question, target: str, words: list[str]) -> str:
         """Return the answer of a command about a target that a session keeps. Raises Refused."""
         with self._turn(call):
             session = self._session(target)
@@ -133,12 +133,12 @@ class Asking:
                 else text
             )
 
-    def once(self, call: Call, words: list[str]) -> str:
+    def once(self, call: Question, words: list[str]) -> str:
         """Return the answer to one command line, from a new process. Raises Refused."""
         with self._turn(call):
             return _once(call, [*words, *self._always])
 
-    def growth(self, call: Call, target: str, seconds: float) -> str:
+    def growth(self, call: Question, target: str, seconds: float) -> str:
         """Return the changes in a process during this many seconds. Raises Refused."""
         process = or_none(lambda: _process(target))
         with self._turn(call), temporary_folder() as folder:
@@ -180,7 +180,7 @@ def _program() -> list[str]:
     return [sys.executable, *sys.orig_argv[1 : len(sys.orig_argv) - len(sys.argv) + 1]]
 
 
-def _once(call: Call, words: list[str]) -> str:
+def _once(call: Question, words: list[str]) -> str:
     child = subprocess.Popen(
         [*_program(), *words], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE
     )
@@ -232,7 +232,7 @@ class _Session:
         """Return whether the target is a process that has ended."""
         return self._process is not None and not self._process.is_there()
 
-    def line(self, call: Call, words: str) -> dict[str, Any]:
+    def line(self, call: Question, words: str) -> dict[str, Any]:
         """Return the document that answers a line of the session. Raises Refused."""
         assert self._child.stdin is not None and self._child.stdout is not None
         if words == REFRESH:

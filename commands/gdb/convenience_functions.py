@@ -1,4 +1,4 @@
-"""gdb's convenience functions of gdbheap, which describe addresses in expressions and in conditions of breakpoints."""
+"""gdbheap's convenience functions for gdb, which describe addresses in expressions and in conditions of breakpoints."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def address_of(value: gdb.Value, name: str) -> int:
     """Return the address that a value of gdb represents.
 
     A function, an array or a struct represents its own address. Any other value is itself the address, as a number.
-    Raises UsageError. ``name``: what the message calls the value.
+    Raises UsageError. ``name``: the name of the value in the message.
     """
     try:
         if value.type.strip_typedefs().code in PLACES:
@@ -39,7 +39,7 @@ def address_of(value: gdb.Value, name: str) -> int:
 
 
 def defined(ask: Ask) -> dict[str, Callable[[Sequence[gdb.Value]], int | gdb.Value]]:
-    """Return gdb's convenience functions for gdbheap by name. Each function is called with its arguments, and raises
+    """Return gdbheap's convenience functions for gdb, by name. Each function is called with its arguments, and raises
     gdb.GdbError with a message of one line.
     """
     return {name: _asked(name, answer, ask) for name, answer in FUNCTIONS.items()}
@@ -50,8 +50,8 @@ def _asked(name: str, answer: Answer, ask: Ask) -> Callable[[Sequence[gdb.Value]
 
 
 def _placed(answer: int | str) -> int | gdb.Value:
-    """Return an answer as a value for gdb. A text is put into a convenience variable. Otherwise gdb's ``printf`` and
-    ``eval`` would copy the text into the process by calling the process's malloc()."""
+    """Return an answer as a value for gdb. A string is put into a convenience variable. Otherwise gdb's ``printf`` and
+    ``eval`` would copy the string into the process by calling the process's malloc()."""
     if isinstance(answer, int):
         return answer
     gdb.set_convenience_variable(TEXT, answer)

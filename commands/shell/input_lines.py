@@ -14,7 +14,7 @@ from typing import Protocol
 from gdbheap.errors import UsageError
 from gdbheap.files import PRIVATE, hold_file, make_folder, open_to_append, open_to_read
 
-__all__ = ["Lines", "Piped", "history_file", "opened_lines"]
+__all__ = ["InputLines", "Piped", "history_file", "opened_lines"]
 
 LINE_LIMIT = 64 << 10
 MOST_LINES, LARGEST = 1000, 1 << 20
@@ -24,7 +24,7 @@ DELIMITERS = " \t\n"
 Complete = Callable[[str, str], "list[str]"]
 
 
-class Lines(Protocol):
+class InputLines(Protocol):
     """The lines of a session, one after another."""
 
     is_terminal: bool
@@ -59,14 +59,14 @@ class Typed:
         self._prompt = prompt
 
     def next(self) -> str | None:
-        """Return the line that the user types; None for Ctrl-D. Raises UsageError for bytes that are no text."""
+        """Return the line that the user types; None for Ctrl-D. Raises UsageError for bytes that are not text."""
         try:
             return input(self._prompt)
         except EOFError:
             print()
             return None
         except UnicodeDecodeError:
-            raise UsageError("the line contains bytes that are no text in this terminal's encoding") from None
+            raise UsageError("the line contains bytes that are not text in this terminal's encoding") from None
 
 
 def history_file(environment: Mapping[str, str]) -> str | None:
@@ -81,7 +81,7 @@ def history_file(environment: Mapping[str, str]) -> str | None:
 
 
 @contextmanager
-def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterator[Lines]:
+def opened_lines(prompt: str, complete: Complete, history: str | None) -> Iterator[InputLines]:
     """Yield the lines of standard input.
 
     ``complete``: a function that gets the text before a word and the word's beginning, and returns the completions;
@@ -141,8 +141,9 @@ def _remembered(readline: ModuleType, history: str | None) -> int:
 
 
 def _is_read_whole(descriptor: int) -> bool:
-    """Return whether a history file belongs to this user and is small enough to be read whole. readline reads all of
-    it, even to append lines."""
+    """Return whether a history file belongs to this user and is small enough to be read whole. readline always reads
+    all of it.
+    """
     status = os.fstat(descriptor)
     return stat.S_ISREG(status.st_mode) and status.st_uid == os.geteuid() and status.st_size <= LARGEST
 
