@@ -37,6 +37,8 @@ LARGE_TCACHE = "glibc.malloc.tcache_max=1048576:glibc.malloc.tcache_count=50:gli
 PLACE = "srv/runs"
 # matrix_interpreters.py writes the part of the page after this heading.
 INTERPRETERS = "## What was compared with the interpreters of these suites\n"
+# matrix_aarch64.py writes the part after this heading, which is the last one.
+AARCH64 = "## What was compared on aarch64\n"
 
 
 @dataclass(frozen=True)
@@ -290,7 +292,7 @@ threads' caches are missing.) In these three columns, `exact` also means:
 - no freed pointer lies in a used chunk.
 
 In the columns `gdb outside` and `its own gdb`, the command is `gdb -p PID -batch -x gdbheap -ex 'heap arenas --json'`.
-It is typed outside of the folder (`gdb outside`) or inside of it (`its own gdb`).
+The command is typed outside of the root folder (`gdb outside`) or inside of it (`its own gdb`).
 
 {grid}
 

@@ -16,7 +16,7 @@ import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 
 from conftest import SEED
-from matrix import INTERPRETERS
+from matrix import AARCH64, INTERPRETERS
 from support.programs import ALL_RELEASES, interpreters
 from tabulate import tabulate
 
@@ -123,8 +123,10 @@ def main() -> int:
     text = tabulate(rows, headers, tablefmt="github", disable_numparse=True, colalign=align)
     own_text = tabulate(own, ["CPython", *REFERENCES], tablefmt="github", disable_numparse=True)
     if options.output.is_file():
-        before = options.output.read_text(encoding="utf-8").split(INTERPRETERS)[0]
-        options.output.write_text(f"{before}{INTERPRETERS}{TEXT.format(grid=text, own=own_text)}", encoding="utf-8")
+        before, _, after = options.output.read_text(encoding="utf-8").partition(INTERPRETERS)
+        kept = "".join(after.partition(AARCH64)[1:])
+        own_part = f"{INTERPRETERS}{TEXT.format(grid=text, own=own_text)}"
+        options.output.write_text(f"{before}{own_part}" + (f"\n{kept}" if kept else ""), encoding="utf-8")
     else:
         print(text, own_text, sep="\n\n")
     return int(any("failed" in cells for cells in rows + own))
@@ -133,11 +135,12 @@ def main() -> int:
 TEXT = """
 The interpreters are each suite's own packages, stripped and without debug symbols. They run in the suite's root folder,
 and gdbheap reads them from outside of the folder. [interpreters.md](interpreters.md) explains the columns "size
-classes" to "with debug hooks". Each other column is the test of that name (`tests/test_oracle_*.py`), which also runs
-on this system's interpreters. `exact` means that every case agreed, and the number of cases follows. A core by the
-kernel lacks code and read-only data: gdbheap finds the files of these below the folder by `--exe`. The test "lost
-names" runs without `--exe`. `not run` means that this Python does not have the tested feature yet, or that the test's
-programs are written for a later Python.
+classes" to "with debug hooks". Each of the other columns shows the result of one test; the column's name is in the name
+of the test's file (`tests/test_oracle_*.py`). `make test` runs the same tests on this system's interpreters. `exact`
+means that gdbheap's answer was correct in every case; the number of cases follows. A core that the kernel writes
+contains neither code nor read-only data. `--exe` names the folder in which gdbheap then finds the program's files. The
+test "lost names" runs without `--exe`. `not run` means that this Python does not have the tested feature yet, or that
+the test's programs need a later Python.
 
 {grid}
 

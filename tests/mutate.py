@@ -43,19 +43,18 @@ CARGO, CARGO_TESTS = "cargo", "native/core/tests"
 HEAD = """# What the tests notice
 
 `tests/faults.toml` has faults: each is a small change of the product that makes one answer wrong. `tests/mutate.py`
-plants them one by one in a copy of the checkout. Each fault names the tests that a developer would run after such a
-change, and the script runs these tests. A fault counts as noticed if one of them fails. When most of these faults were
-planted for the first time, no test failed, and tests for them were then written. The table therefore shows which faults
-the tests notice now. It does not show how many new faults they would notice.
+plants the faults one by one in a copy of the checkout. Each fault names the tests that a developer would run after such
+a change, and the script runs these tests. A fault counts as noticed if one of them fails. When most of these faults
+were planted for the first time, no test failed, and tests for them were then written. The table therefore shows which
+faults the tests notice now. The table does not show how many new faults the tests would notice.
 
 """
 AT_RANDOM = """## Faults at random places
 
 For {drawn} of these faults, a random generator chose the file and the function ({seed}). The faults were written down
-before anybody looked at the tests. Their tests were chosen by the names of files and of tests only.
-When they were planted for the first time, {count} of {drawn} were noticed ({share}).
-This is the best estimate of how many new faults such a choice of tests notices.
-Tests for the others were then written.
+before anybody looked at the tests. The tests to run were chosen only by the names of files and of tests. When they were
+planted for the first time, {count} of {drawn} were noticed ({share}). This share is the best estimate of how many new
+faults the tests notice, if they are chosen in this way. Tests for the faults that no test noticed were then written.
 
 """
 SEED = "seed 20261130"
@@ -259,8 +258,9 @@ def page(results: dict[str, str], known: Sequence[Fault]) -> str:
     share = f"{100 * count / len(counted):.0f} %" if counted else "nothing"
     equivalent, left = sum(bool(fault.equivalent) for fault in known), len(known) - len(counted)
     told = f"On {date}, {count} of {len(counted)} faults were noticed ({share})."
-    told += f" {equivalent} more change no answer." if equivalent else ""
-    told += f" {left - equivalent} more were not planted again." if left > equivalent else ""
+    told += f" {equivalent} more {'changes' if equivalent == 1 else 'change'} no answer." if equivalent else ""
+    again = left - equivalent
+    told += f" {again} more {'was' if again == 1 else 'were'} not planted again." if again > 0 else ""
     missed = [f"- `{fault.file}`: {fault.what}" for fault in counted if results[fault.id] == MISSED]
     text = HEAD + told + "\n\n" + "\n".join(rows) + "\n"
     return text + (f"\n{UNNOTICED}" + "\n".join(missed) + "\n" if missed else "") + _at_random(known)

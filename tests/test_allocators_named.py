@@ -11,9 +11,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from support.sources import BINDING, CORE, modules
+import pytest
+from support.sources import BINDING, CORE, ROOT, modules, without_tests
 
-NAMED = re.compile("glibc|pymalloc|mimalloc|jemalloc|tcmalloc|mallocng|oldmalloc", re.IGNORECASE)
+# An allocator has the name of its folder.
+NAMES = sorted(name.split(".")[1] for name in modules() if re.fullmatch(r"allocators\.\w+\.__init__", name))
+NAMED = re.compile("|".join(NAMES), re.IGNORECASE)
 OWN = ("allocators.", "layout.")
 MALLOC = "glibc's malloc is the one that is asked, tuned or called"
 TEXT = "the command's help names what it shows of each"
@@ -35,9 +38,9 @@ ALLOWED = {
     "report.words.replay": OTHERS,
     "sampling.sampled_process": "what each can be read of while the process runs",
     "findings.finding": "what the rules about one allocator share",
-    **dict.fromkeys((f"findings.{name}" for name in ("__init__", "settings", "settlement", "thresholds",)), OWN_RULE),
+    **dict.fromkeys((f"findings.{name}" for name in ("registry", "settings", "settlement", "thresholds",)), OWN_RULE),
     **dict.fromkeys((f"findings.{name}.rule" for name in (
-        "fragmented", "free_chunks", "lost_blocks", "growing_buffers", "huge_pages", "jemalloc_arenas",
+        "fragmented", "free_chunks", "growing_buffers", "huge_pages", "jemalloc_arenas",
         "jemalloc_unused", "large_chunks", "locked", "main_top", "mappings", "mimalloc_empty",
         "musl_mappings", "pinned_pages", "pymalloc_arenas", "sparse_huge_pages", "tcmalloc_unused",
         "thread_tops",
@@ -65,15 +68,7 @@ ALLOWED = {
 RUST = {"allocators/mod.rs", "allocators/groups.rs", "allocators/holders.rs", "allocators/sample.rs",
         "allocators/store.rs", "allocators/walk.rs", "python/chunk_objects.rs",
         "structures/chunk_kinds.rs"}  # fmt: skip
-RUST_OWN = (
-    "allocators/glibc/",
-    "allocators/pymalloc/",
-    "allocators/mimalloc/",
-    "allocators/jemalloc/",
-    "allocators/tcmalloc/",
-    "allocators/mallocng/",
-    "allocators/oldmalloc/",
-)
+RUST_OWN = tuple(f"allocators/{name}/" for name in NAMES)
 COMMENT = re.compile("//.*")
 
 
@@ -106,10 +101,17 @@ def test_the_core_names_none() -> None:
     found = set()
     for path in CORE.rglob("*.rs"):
         place = str(path.relative_to(CORE))
-        code = COMMENT.sub("", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0])
+        code = COMMENT.sub("", without_tests(path.read_text(encoding="utf-8")))
         if NAMED.search(code) and not place.startswith(RUST_OWN):
             found.add(place)
     assert found == RUST
+
+
+@pytest.mark.parametrize("crate", ["access", "calls", "plan"])
+def test_other_crates_name_none(crate: str) -> None:
+    """Check that no allocator is named in the crates that know nothing about blocks."""
+    sources = {path: path.read_text(encoding="utf-8") for path in (ROOT / "native" / crate / "src").rglob("*.rs")}
+    assert [path for path, text in sources.items() if NAMED.search(COMMENT.sub("", without_tests(text)))] == []
 
 
 def test_the_binding_is_of_the_same_parts() -> None:
@@ -117,7 +119,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
     named = {
         path.name
         for path in BINDING.glob("*.rs")
-        if NAMED.search(COMMENT.sub("", path.read_text(encoding="utf-8").partition("#[cfg(test)]")[0]))
+        if NAMED.search(COMMENT.sub("", without_tests(path.read_text(encoding="utf-8"))))
     }
     assert named <= {
         "glibc.rs",
@@ -138,6 +140,7 @@ def test_the_binding_is_of_the_same_parts() -> None:
 
 def test_a_name_is_found() -> None:
     """Check that a use, an import and a text count as a name, and that a docstring does not."""
+    assert {"glibc", "jemalloc", "mallocng", "mimalloc", "oldmalloc", "pymalloc", "tcmalloc"} <= set(NAMES)
     assert not [word for word in words_of('"""Of glibc."""\nX = 1') if NAMED.search(word)]
     for source in ("X = glibc", "from a.pymalloc import b", "X = 'mimalloc'", "def f(glibc): pass"):
         assert [word for word in words_of(source) if NAMED.search(word)], source

@@ -19,7 +19,7 @@ from support.nouns import GRAPHS, LIVE_ONLY, PLAIN
 from support.programs import gdbheap, said
 from support.users import NOBODY, own_process, run_as, unprivileged
 
-from gdbheap.processes.accounts import ProgramSums, Table
+from gdbheap.processes.accounts import ProgramSums, ProgramTable
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.ps import render as render_programs
 
@@ -283,7 +283,7 @@ def test_programs_not_permitted(nobody: list[str], victim: programs.Running, mon
     """Check that the message advises a user other than root to become root, and does not give root this advice."""
     assert "as root (sudo)" in run_as(nobody, "ps").stdout
     monkeypatch.setattr(os, "geteuid", lambda: 0)
-    shown = render_programs(Table([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
+    shown = render_programs(ProgramTable([], ProgramSums(0, 0, 0, 0), 3), 0, False, Style())
     assert "3 processes cannot be read" in shown and "sudo" not in shown and "CAP_SYS_PTRACE" in shown
 
 

@@ -17,7 +17,7 @@ from support.library import heap_of, warnings_of
 from support.programs import interpreter_of_release, running
 
 from gdbheap.allocators.allocator import Allocator
-from gdbheap.allocators.finding import KINDS
+from gdbheap.allocators.registry import KINDS
 from gdbheap.answers.at import at
 from gdbheap.answers.owners import ARRAY, owners
 from gdbheap.heap import Heap

@@ -164,7 +164,8 @@ def test_stacks_are_those_of_backtrace(libraries: list[Path], tmp_path: Path) ->
             assert all(exact - place in (0, 1) for place, exact in pairs), pairs
             assert sum(exact == place for place, exact in pairs) <= 1
             seen += 1
-        names = {frame.name for number in range(len(found.stacks)) for frame in Namer(found).frames(number)}
+        namer = Namer(found, process.who)
+        names = {frame.name for number in range(len(found.stacks)) for frame in namer.frames(number)}
         assert "told" in names or process.who.pid not in {pid for _block, pid, _places in rows}
     assert seen == len(rows)
 
@@ -192,7 +193,7 @@ def test_python_frames_are_those_of_traceback(release: str, tmp_path: Path) -> N
     process = max(read_log(str(log)).processes, key=lambda process: len(process.frames))
     found = _native.live_stacks(str(log), process.frames, 1 << 30, 1, [LAST], [], list(rows))
     assert sorted(maker.wanted for maker in found.makers) == sorted(rows) and len(rows) > 50
-    namer = Namer(found)
+    namer = Namer(found, process.who)
     assert namer.releases == [release]
     for maker in found.makers:
         frames = namer.frames(maker.stack)

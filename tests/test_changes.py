@@ -8,12 +8,12 @@ from typing import Any
 
 import pytest
 
-from gdbheap.answers.retained import Kept
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.snapshots import difference
 from gdbheap.snapshots.difference import MAX_OWNERS, LineChange, TypeChange
 
 
-def look(rss: int, time: float, owners: list[Kept] | None = None) -> Any:
+def look(rss: int, time: float, owners: list[RetainedRow] | None = None) -> Any:
     """Return a snapshot with this RSS and these owners."""
     return SimpleNamespace(time=time, owners=owners, ledger=SimpleNamespace(rss=SimpleNamespace(bytes=rss)))
 
@@ -53,9 +53,9 @@ def test_trends_are_what_only_grew(rng: random.Random) -> None:
         assert difference._trend(looks[:2], lines, types) == []
 
 
-def kept(number: int, retained: int) -> Kept:
+def kept(number: int, retained: int) -> RetainedRow:
     """Return an object of a list of owners."""
-    return Kept(number, "list", 1, 100, retained, f"x[{number}]", None)
+    return RetainedRow(number, "list", 1, 100, retained, f"x[{number}]", None)
 
 
 @pytest.mark.parametrize("is_cut", [False, True])

@@ -74,9 +74,8 @@ def test_registry_knows_shell_only() -> None:
 
 
 def plumbing() -> Iterator[Path]:
-    """Yield the files that serve every command."""
-    for folder in ("surface", "calls", "gdb", "shell"):
-        yield from sorted((ROOT / "commands" / folder).glob("*.py"))
+    """Yield the files that serve every command: those in folders below commands/."""
+    yield from sorted((ROOT / "commands").glob("*/**/*.py"))
 
 
 @pytest.mark.parametrize("path", list(plumbing()), ids=lambda path: f"{path.parent.name}/{path.name}")
@@ -95,7 +94,7 @@ def test_options_are_its_own(noun: str) -> None:
     command = COMMANDS[noun]
     options, _, _ = parse(command, [])
     own = {option.key for option in command.own_options}
-    place = {"address", "name"}
+    place = {"address", "name", "share"}
     known = {ADDRESS: place, SOME_ADDRESS: place, FILE: {"file"}, FUNCTION: {"function"}, QUERY: {"query"}}
     argument = known[command.argument] if command.argument is not None else set()
     assert {field.name for field in fields(options)} == own | argument | {field.name for field in fields(Common)}

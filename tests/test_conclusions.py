@@ -11,12 +11,13 @@ from support.programs import Running, gdbheap, interpreters, running
 
 from gdbheap.answers.accounting.describing import BlockKind
 from gdbheap.answers.holes import Hole, Holes, Neighbour
-from gdbheap.answers.pins import Pins
-from gdbheap.answers.pins import Sums as PinSums
-from gdbheap.answers.retained import Kept, Retained
+from gdbheap.answers.pins import Pins, PinSums
+from gdbheap.answers.retained import Retained
+from gdbheap.answers.retained_rows import RetainedRow
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, table
-from gdbheap.report.words import graph, holes, pins
+from gdbheap.report.words import holes, pins
+from gdbheap.report.words.retained import render_retained
 
 MIB = 1 << 20
 COLUMNS = (Column("size"), Column("allocator", True), Column("arena"), Column("what", True))
@@ -62,19 +63,19 @@ def test_the_conclusion_comes_first(noun: str, target: Running) -> None:
 
 def test_the_most_that_a_row_may_free() -> None:
     """Check that the bytes that an object frees at most decide its place and its share of RSS."""
-    certain = Kept(4096, "dict", 1, 64, 10 * MIB, "small", "small")
-    uncertain = Kept(0x2000, "C", 1, 64, MIB, "large", "large", at_most=20 * MIB)
-    text = graph.render_retained(Retained([uncertain, certain]), Style(rss=100 * MIB), "object")
+    certain = RetainedRow(4096, "dict", 1, 64, 10 * MIB, "small", "small")
+    uncertain = RetainedRow(0x2000, "C", 1, 64, MIB, "large", "large", at_most=20 * MIB)
+    text = render_retained(Retained([uncertain, certain]), Style(rss=100 * MIB), "object")
     assert text.startswith("The largest retained size may belong to large (C): at most 20.0 MiB (20.0 % of RSS).")
     assert "at most 20.0 MiB 20.0 64 B 0x2000" in " ".join(text.split())
-    text = graph.render_retained(Retained([certain]), Style(rss=100 * MIB), "object")
+    text = render_retained(Retained([certain]), Style(rss=100 * MIB), "object")
     assert text.startswith("The largest retained size belongs to small (dict): 10.0 MiB (10.0 % of RSS).")
-    inner = Kept(0x3000, "dict", 1, 64, 10 * MIB, "log.Logger.kept", "log.Logger.kept")
-    logger = Kept(0x4000, "type", 1, 64, 10 * MIB, "log.Logger", "log.Logger", same=[inner])
-    text = graph.render_retained(Retained([logger]), Style(rss=100 * MIB), "object")
+    inner = RetainedRow(0x3000, "dict", 1, 64, 10 * MIB, "log.Logger.kept", "log.Logger.kept")
+    logger = RetainedRow(0x4000, "type", 1, 64, 10 * MIB, "log.Logger", "log.Logger", same=[inner])
+    text = render_retained(Retained([logger]), Style(rss=100 * MIB), "object")
     assert text.startswith("The largest retained size belongs to class log.Logger: all in .kept (dict): 10.0 MiB")
     held = replace(logger, type="app.Cache")
-    text = graph.render_retained(Retained([held]), Style(rss=100 * MIB), "object")
+    text = render_retained(Retained([held]), Style(rss=100 * MIB), "object")
     assert text.startswith("The largest retained size belongs to log.Logger (app.Cache): all in .kept (dict): 10.0 MiB")
 
 

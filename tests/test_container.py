@@ -21,7 +21,7 @@ from gdbheap.answers.container import container
 from gdbheap.answers.doctor import place, remedy
 from gdbheap.host.cgroup import find_group
 from gdbheap.host.procfs import Rss
-from gdbheap.refusals.causes import CAP_SYS_PTRACE, Facts, permission
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, AccessFacts, permission
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.container import render
 
@@ -292,7 +292,7 @@ def test_doctor_elsewhere(name: str, tmp_path: Path) -> None:
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_text(text)
     found = place(str(tmp_path), environment, CAP_SYS_PTRACE if may_trace else 0)
-    facts = Facts(7, "victim", own_uid=1000)
+    facts = AccessFacts(7, "victim", own_uid=1000)
     assert (found, remedy(facts, found, "7", str(tmp_path))) == (where, command)
     assert remedy(replace(facts, ptrace_scope=3), found, "7", str(tmp_path)) is None
     assert remedy(replace(facts, tracer=99), found, "7", str(tmp_path)) is None

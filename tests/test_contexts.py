@@ -6,6 +6,7 @@ import random
 import re
 import shutil
 import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -244,7 +245,29 @@ def forgeries(rng: random.Random) -> Iterator[tuple[str, int, int]]:
     yield "set", 8192, rng.randrange(8192, 1 << 40)
     yield "empty", rng.randrange(2, 1 << 32), 0
     yield "twice", rng.randrange(40, 4097), 0
+    yield "bare", 0, 0
     yield "link", (1 << 64) - rng.randrange(8, 4096), 0
+
+
+def test_idents_that_contexts_share(tmp_path: Path, rng: random.Random) -> None:
+    """Check that an ident that many contexts share is one text, however many there are."""
+    count, length = rng.randrange(1000, 3000), rng.randrange(100, 1000, 2)
+    with running(forged("many", count, length, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        found = heap.content(PostgresqlContent).contexts[1:]
+        assert len(found) == count and {one.ident for one in found} == {"x" * length}
+        assert len({id(one.ident) for one in found}) == len({id(one.name) for one in found}) == 1
+
+
+def test_room_for_idents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random) -> None:
+    """Check that idents beyond a limit are left out, and the sums of their contexts are not."""
+    room, count, length = rng.randrange(10_000, 100_000), rng.randrange(1000, 3000), rng.randrange(101, 1000, 2)
+    monkeypatch.setattr(contexts, "ROOM_FOR_TEXTS", room)
+    with running(forged("many", count, length, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        found = heap.content(PostgresqlContent).contexts[1:]
+        told = [one.ident for one in found if one.ident is not None and one.ident != contexts.CUT]
+        assert len(found) == count and all(one.total == 4096 for one in found)
+        assert told and room - 2000 < sum(map(sys.getsizeof, told)) <= room
+        assert all(text == text[0] * length for text in told)
 
 
 def test_a_root_with_too_many_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

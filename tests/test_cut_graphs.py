@@ -26,7 +26,9 @@ from gdbheap.errors import Unsupported
 from gdbheap.heap import Heap
 from gdbheap.report.page.contents import owners_section, retained_section
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.graph import render_owners, render_retained, render_unreachable
+from gdbheap.report.words.owners import render_owners
+from gdbheap.report.words.retained import render_retained
+from gdbheap.report.words.unreachable import render_unreachable
 from gdbheap.report.words.why import render
 from gdbheap.snapshots.difference import difference
 from gdbheap.snapshots.overview import Outcome

@@ -16,7 +16,7 @@ from support.programs import RELEASE, RELEASES, SOURCES, ask, gdbheap, release_p
 from gdbheap.answers.owners import owners
 from gdbheap.answers.retained import retained
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.graph import render_retained
+from gdbheap.report.words.retained import render_retained
 
 pytestmark = pytest.mark.cases(3)
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+import ast
 import copy
 import dataclasses
 import pickle
 import threading
-from pathlib import Path
 from typing import Any
 
 import pytest
+from support.sources import modules
 
 from gdbheap.dataclass import dataclass
-
-ROOT = Path(__file__).parents[1]
 
 
 @dataclass(frozen=True)
@@ -102,11 +101,37 @@ def test_the_first_instances_of_many_threads() -> None:
 
 def test_the_product_uses_them() -> None:
     """Check that no file of the product has the methods of a class made at its import."""
-    files = [path for folder in ("gdbheap", "commands") for path in (ROOT / folder).rglob("*.py")]
-    lines = [line for path in files if path.name != "dataclass.py" for line in path.read_text().splitlines()]
-    own = "from gdbheap.dataclass import dataclass"
-    assert own in lines
-    assert not [
-        line for line in lines if line.startswith("from dataclasses import") and "dataclass" in line.split()[3:]
-    ]
-    assert not [line for line in lines if line.strip().startswith("@dataclasses.dataclass")]
+    sources = {name: path.read_text(encoding="utf-8") for name, path in modules().items() if name != "dataclass"}
+    assert any("from gdbheap.dataclass import dataclass" in text for text in sources.values())
+    assert [name for name, text in sources.items() if takes_pythons_own(text)] == []
+
+
+def takes_pythons_own(text: str) -> bool:
+    """Return whether a source uses the decorator of ``dataclasses``, by any name."""
+    names = {"dataclasses"}
+    for node in ast.walk(ast.parse(text)):
+        if isinstance(node, ast.Import):
+            names |= {one.asname for one in node.names if one.name == "dataclasses" and one.asname}
+        elif isinstance(node, ast.ImportFrom) and node.module == "dataclasses":
+            if "dataclass" in {one.name for one in node.names}:
+                return True
+        elif isinstance(node, ast.Attribute) and node.attr == "dataclass":
+            if isinstance(node.value, ast.Name) and node.value.id in names:
+                return True
+    return False
+
+
+@pytest.mark.parametrize(
+    ("text", "found"),
+    [
+        ("from dataclasses import field, dataclass as made", True),
+        ("from dataclasses import (\n    dataclass,\n)", True),
+        ("import dataclasses as dc\n@dc.dataclass(frozen=True)\nclass A: pass", True),
+        ("import dataclasses\n@dataclasses.dataclass\nclass A: pass", True),
+        ("from dataclasses import field\nfrom gdbheap.dataclass import dataclass\n@dataclass\nclass A: pass", False),
+        ("import dataclasses\ndataclasses.replace(x)", False),
+    ],
+)
+def test_pythons_own_are_found(text: str, found: bool) -> None:
+    """Check that each form of the decorator is found."""
+    assert takes_pythons_own(text) == found

@@ -5,6 +5,7 @@ A program gives all its names the texts of ``support.evil``; then every text of 
 
 from __future__ import annotations
 
+import ast
 import csv
 import dataclasses
 import gzip
@@ -13,6 +14,7 @@ import io
 import itertools
 import json
 import random
+import re
 import shlex
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Iterator, Sequence
@@ -25,6 +27,7 @@ from support.evil import FORGED, NAMES, commands, forged, harm
 from support.gdb_side import batch, home, needs_gdb, own_lines
 from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
 
+from gdbheap import errors
 from gdbheap.answers.accounting.records import _hints, to_json
 from gdbheap.answers.contexts import Contexts
 from gdbheap.answers.stats import Stats
@@ -34,15 +37,15 @@ from gdbheap.commands.surface.needs import CALLED, FOLLOWED, SESSION, STARTED
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS, SHELL_ONLY
 from gdbheap.commands.surface.session import Result, TargetInfo, present
-from gdbheap.contents.python.objects.connections import IN_FILE, IN_MEMORY
+from gdbheap.contents.python.objects.database_connections import IN_FILE, IN_MEMORY
 from gdbheap.errors import one_line
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.holder.rule import (
     BUFFERING_HANDLER,
     DATABASE,
     LABEL,
     LOG_HANDLER,
-    Holder,
+    LargeHolder,
     MainHolder,
     Trait,
 )
@@ -57,7 +60,7 @@ from gdbheap.report.text.style import COLOURS, Style, terminal_text
 from gdbheap.report.words.findings import WORDS, keys_of, text_of
 from gdbheap.report.words.heap_map import LOOKS
 from gdbheap.report.words.watch import event_text
-from gdbheap.sampling.current_totals import Table
+from gdbheap.sampling.current_totals import CurrentTable
 from gdbheap.sampling.series import read
 from gdbheap.stack_frames import StackFrame
 from gdbheap.text import (
@@ -72,8 +75,8 @@ from gdbheap.text import (
     printable_record,
     quoted,
 )
-from gdbheap.tracing.traced_command import Traced
-from gdbheap.watching.messages import Event
+from gdbheap.tracing.traced_command import TracedCommand
+from gdbheap.watching.messages import WatchMessage
 
 # For each command, the command lines for each of its tables and sentences.
 LINES = {
@@ -127,17 +130,23 @@ ASKED = [(noun, line) for noun, lines in LINES.items() for line in lines]
 IDS = [f"{noun or 'heap'} {line}" for noun, line in ASKED]
 # Commands whose lines may begin with a name: the result of a query, and the cells of CSV.
 BEGIN_WITH_NAMES = ("sql", "record", "stacks")
+# Commands that print something else first: the result of a query, CSV, a tree, the time and sums of processes on one
+# line, and the output of the traced program.
+WITHOUT_SENTENCE = (*BEGIN_WITH_NAMES, "top", "trace")
+# The rule below the titles of a table.
+RULE = re.compile(r" *-{3}[- ]*")
 # Texts of gdbheap that some renderers use as keys, each with a possible value.
 OURS = {
-    "Setting.how": "set", "Setting.memory": "tops", "Setting.name": "NAME", "Setting.by": "NAME", "Other.name": "NAME",
-    "Other.whose": "malloc's", "Check.state": "ok", "Check.id": "mem", "Fact.fact": "glibc", "Group.name": "main arena",
-    "Operation.id": "brk", "Line.name": "stacks", "Extent.figure": "rss", "Sums.allocator": "glibc",
-    "Sums.emptied": "would be freed", "TableFile.name": "types", "Caught.function": "malloc",
-    "GrowingBuffers.origin": "set",
-    "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set", "Mapped.kind": "shared-memory",
-    "RuntimeMemory.kind": "go", "StatsRow.arena_name": "total", "StatsRow.what": "in use bytes",
+    "MallocSetting.how": "set", "MallocSetting.memory": "tops", "MallocSetting.name": "NAME",
+    "MallocSetting.by": "NAME", "Other.name": "NAME", "Other.whose": "malloc's", "AccessCheck.state": "ok",
+    "AccessCheck.id": "mem", "Fact.fact": "glibc", "MapGroup.name": "main arena", "Operation.id": "brk",
+    "Line.name": "stacks", "CurveRange.figure": "rss", "PinSums.allocator": "glibc",
+    "PinSums.emptied": "would be freed", "TableFile.name": "types", "Caught.function": "malloc",
+    "GrowingBuffers.origin": "set", "LargeChunks.origin": "set", "MainTop.origin": "set", "ThreadTops.origin": "set",
+    "Mapped.kind": "shared-memory", "RuntimeMemory.kind": "go", "StatsRow.arena_name": "total",
+    "StatsRow.what": "in use bytes", "Row.kind": "task",
     # The first page begins with the verdict.
-    "Member.verdict": "x (pid 7): 8.0 MiB resident.",
+    "MemberProcess.verdict": "x (pid 7): 8.0 MiB resident.",
 }  # fmt: skip
 STYLES = (
     Style(),
@@ -260,13 +269,20 @@ def test_every_command_is_asked() -> None:
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_shell(targets: Targets, noun: str, line: str) -> None:
-    """Check that each command answers, and that neither stream has a control character, a hidden character, or a
-    line that begins with a name."""
+    """Check that each command begins with a sentence, and that neither stream has a control character, a hidden
+    character, or a line that begins with a name."""
     done = gdbheap(*filter(None, [noun.split()[0] if noun else ""]), *targets.words(line))
     assert done.returncode in (0, 1, 5), done.stderr
     assert not harm(done.stdout, noun not in BEGIN_WITH_NAMES), done.stdout[:3000]
     assert noun in BEGIN_WITH_NAMES or not commands(done.stdout), commands(done.stdout)
     assert not harm(done.stderr), done.stderr[:3000]
+    assert noun in WITHOUT_SENTENCE or begins_with_sentence(done.stdout), done.stdout[:1000]
+
+
+def begins_with_sentence(text: str) -> bool:
+    """Return whether the first line of an answer is a sentence, and not the head of a table or a line of a picture."""
+    first, *rest = text.splitlines() or [""]
+    return first.endswith((".", ":")) and not (rest and RULE.fullmatch(rest[0])) and len(first.split()) > 2
 
 
 @pytest.mark.cases(2)
@@ -358,6 +374,19 @@ def presented(result: Result, style: Style, json: bool = False) -> str:
     return terminal_text(present(dataclasses.replace(result, options=options), style), "utf-8")
 
 
+def test_own_texts_exist() -> None:
+    """Check that each key of OURS names a field of a record of gdbheap, so that a renamed class is noticed."""
+    nodes = [
+        node for path in Path(errors.__file__).parent.rglob("*.py") for node in ast.walk(ast.parse(path.read_text()))
+    ]
+    fields = {
+        f"{node.name}.{ast.unparse(field.target)}"
+        for node in nodes if isinstance(node, ast.ClassDef)
+        for field in node.body if isinstance(field, ast.AnnAssign)
+    }  # fmt: skip
+    assert not set(OURS) - fields
+
+
 @pytest.mark.cases(2)
 @pytest.mark.parametrize(("noun", "line"), ASKED, ids=IDS)
 def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) -> None:
@@ -382,10 +411,10 @@ def test_rendered(targets: Targets, rng: random.Random, noun: str, line: str) ->
 RECORDS: tuple[tuple[str, Any, dict[str, Any]], ...] = (
     ("growth", Growth, {"why_ended": "asked", "operations": []}),
     ("catch", Catch, {}),
-    ("top", Table, {}),
+    ("top", CurrentTable, {}),
     ("contexts", Contexts, {}),
     ("stats", Stats, {}),
-    ("trace", Traced, {}),
+    ("trace", TracedCommand, {}),
 )
 
 
@@ -426,7 +455,7 @@ def test_traits(kind: str, command: str, name: str) -> None:
     examples = (IN_FILE, IN_MEMORY) if kind == DATABASE else (name,)
     for example in examples:
         holder = MainHolder(1 << 30, 1 << 30, 0.5, "a.b", "list", 9, "variable", traits=[Trait(kind, name, 3, example)])
-        finding = Finding("holder", 1 << 30, Holder(holder, 9))
+        finding = Finding("holder", 1 << 30, LargeHolder(holder, 9))
         for said in (text_of(finding), *map(str, json.loads(json_text([to_json(keys_of(finding))]))[0].values())):
             shown = Style(command=command).filled(said)
             assert not commands(shown) and ("held by" not in shown or quoted(name) in shown), shown
@@ -454,7 +483,7 @@ def test_watch_events(rng: random.Random) -> None:
     """Check that each event of a watch is printed on one line, even if its names contain line breaks."""
     evil = Evil(rng)
     for kind in ("began", "ended", "killed", "unseen", "missed", "serving", "acted"):
-        event = dataclasses.replace(evil.made(Event), event=kind, files={"core": evil.name()}, time=1.0)
+        event = dataclasses.replace(evil.made(WatchMessage), event=kind, files={"core": evil.name()}, time=1.0)
         line = terminal_text(event_text(event, Style()), "utf-8")
         assert "\n" not in line and not harm(line), line
         # Errors and paths of files are sentences and names of gdbheap.

@@ -39,9 +39,9 @@ from support.scripts import script
 
 from gdbheap.errors import Unsupported
 from gdbheap.export.batches import Constant, NumberColumn, TextColumn, small, values_of
-from gdbheap.export.declaration import FLAG, INTEGER, REAL, TABLES, TEXT, table_of
-from gdbheap.export.looks import check
-from gdbheap.export.table_files import CSV, DATABASE, FORMATS, PARQUET, SQLITE
+from gdbheap.export.declaration import CSV, FLAG, FORMATS, INTEGER, PARQUET, REAL, SQLITE, TABLES, TEXT, table_of
+from gdbheap.export.table_export import check
+from gdbheap.export.table_files import DATABASE
 
 pytestmark = pytest.mark.cases(2)
 

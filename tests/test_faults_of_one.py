@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from gdbheap.commands import export as export_command
-from gdbheap.export import looks as export
+from gdbheap.export import table_export as export
 from gdbheap.export.source import Source
 from gdbheap.processes import accounts, family, heaps
 from gdbheap.sampling import sampled_process, sampler
@@ -57,7 +57,7 @@ def test_ps(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(heaps, "stopped", _Stopped)
     monkeypatch.setattr(heaps, "Heap", lambda _process: None)
     monkeypatch.setattr(heaps, "heap_use", lambda _heap: heaps.HeapUse(1, 2, 3, 4, None))
-    programs = [accounts.Program(0, 0, 0, 0, str(pid), None, 1, [pid]) for pid in pids]
+    programs = [accounts.ProgramRow(0, 0, 0, 0, str(pid), None, 1, [pid]) for pid in pids]
     missed: list[str] = []
     found = heaps.with_heaps(programs, None, missed)
     assert [one.heap.looked for one in found if one.heap is not None] == [1, 0, 1]
@@ -80,7 +80,7 @@ class _Stopped:
 def test_processes(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that the process of the internal error has a note in its row."""
     monkeypatch.setattr(family, "_prepared", _fails)
-    member = family.Member(pids[1], pids[0], "evil", 1, 1, 1, 0)
+    member = family.MemberProcess(pids[1], pids[0], "evil", 1, 1, 1, 0)
     looks: Any = SimpleNamespace(held={}, beside={})
     assert family._looked(member, looks).note == FAULT
 

@@ -17,7 +17,7 @@ from support.recorded import finished, recorded, waiting
 
 from gdbheap.errors import UsageError
 from gdbheap.report.formats import film as film_module
-from gdbheap.report.formats.film import Film, FilmFrame, Stretch
+from gdbheap.report.formats.film import Film, FilmFrame, MapRange
 from gdbheap.report.formats.svg import KINDS
 
 SVG = "{http://www.w3.org/2000/svg}"
@@ -118,7 +118,7 @@ def test_full_disk(rng: random.Random, tmp_path: Path, monkeypatch: pytest.Monke
     folder, left = tmp_path / "film", rng.randrange(1, 5)
     cell = tuple([0] * len(KINDS))
     film = Film(str(folder), False, cell=4096)
-    film.frames = [FilmFrame(call, 4096, [Stretch("heap", 0, 4096, 0, [cell])]) for call in range(4)]
+    film.frames = [FilmFrame(call, 4096, [MapRange("heap", 0, 4096, 0, [cell])]) for call in range(4)]
     film.prepare()
 
     plain = film_module._put

@@ -10,20 +10,18 @@ from typing import Any
 
 import pytest
 
-from gdbheap import findings as rules
 from gdbheap.answers.accounting.describing import BlockDescription, BlockKind
 from gdbheap.answers.accounting.records import from_json, to_json
-from gdbheap.answers.shared_out import Part
-from gdbheap.findings import Finding
+from gdbheap.answers.shared_out import HolderPart
 from gdbheap.findings.capacity.rule import RoomOfKind
 from gdbheap.findings.cycles.rule import Cycles
 from gdbheap.findings.equal_strings.rule import EqualStrings
-from gdbheap.findings.finding import Figures
+from gdbheap.findings.finding import Figures, Finding
 from gdbheap.findings.fragmented.rule import Fragmented
 from gdbheap.findings.free_chunks.rule import FreeChunks
 from gdbheap.findings.free_lists.rule import FreeLists
 from gdbheap.findings.growing_buffers.rule import GrowingBuffers
-from gdbheap.findings.holder.rule import Holder, MainHolder, Trait
+from gdbheap.findings.holder.rule import LargeHolder, MainHolder, Trait
 from gdbheap.findings.jemalloc_unused.rule import JemallocUnused
 from gdbheap.findings.leak_like.rule import LeakLike
 from gdbheap.findings.lost_blocks.counted import RC, SHARED_PTR, CountedCycles
@@ -36,11 +34,12 @@ from gdbheap.findings.other_allocator.rule import OtherMalloc
 from gdbheap.findings.pinned_pages.rule import PinnedPages
 from gdbheap.findings.pinners import NO_PINNER, Pinner
 from gdbheap.findings.pymalloc_arenas.rule import PymallocArenas
+from gdbheap.findings.registry import RULES
 from gdbheap.findings.runtimes.rule import RuntimeMemory
-from gdbheap.findings.slack.rule import Room
+from gdbheap.findings.slack.rule import UnusedCapacity
 from gdbheap.findings.small_views.rule import ViewsOfType
 from gdbheap.findings.sparse_huge_pages.rule import SparseHugePages
-from gdbheap.findings.stacks.rule import Stacks
+from gdbheap.findings.stacks.rule import ThreadStacks
 from gdbheap.findings.thread_tops.rule import LargestTop, ThreadTops
 from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
 from gdbheap.findings.uncollectable_cycles.rule import UncollectableCycles
@@ -70,9 +69,11 @@ CHOICES: dict[tuple[str, str], list[Any]] = {
         [ViewsOfType("memoryview", 2, 9, MIB), ViewsOfType("a.B", 1, 7, KIB)],
     ],
     ("Mapped", "left"): [[], [TmpfsFile("/dev/shm/a", MIB, MIB)]],
-    ("Room", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
-    ("Holder", "holder"): [
-        MainHolder(MIB, MIB, 0.5, "app.cache", "dict", 9, "variable", 4096, [], [Part("str", 9, MIB)], "[1] .x .y"),
+    ("UnusedCapacity", "shown"): [[("list", 1)], [("dict", 2), ("set", 1)]],
+    ("LargeHolder", "holder"): [
+        MainHolder(
+            MIB, MIB, 0.5, "app.cache", "dict", 9, "variable", 4096, [], [HolderPart("str", 9, MIB)], "[1] .x .y"
+        ),
         MainHolder(MIB, None, None, "data of libx.so", None, None, "library"),
         MainHolder(
             MIB,
@@ -119,7 +120,7 @@ MADE: dict[str, Any] = {
     "bool": lambda rng: rng.random() < 0.5,
     "int | None": lambda rng: rng.choice([None, rng.randrange(1 << 20)]),
     "str | None": lambda rng: rng.choice([None, "sys.modules"]),
-    "Pinner": lambda rng: rng.choice([NO_PINNER, Pinner("app.log", 3, 9), Pinner("'log' in app", 9, 9)]),
+    "Pinner": lambda rng: rng.choice([NO_PINNER, Pinner("app.log", 3, 9, "app.old", 2), Pinner("'log' in app", 9, 9)]),
     "list[str]": lambda rng: rng.choice([[], ["Go"], ["Go", "the JVM"]]),
 }
 
@@ -141,15 +142,17 @@ def finding(figures: Any, **changes: Any) -> Finding:
     return dataclasses.replace(Finding(name, 9 * MIB, figures), **changes)
 
 
-def held_by(path: str, what: str = "dict", part: str = "str", kind: str = "variable", way: str | None = None) -> Holder:
+def held_by(
+    path: str, what: str = "dict", part: str = "str", kind: str = "variable", way: str | None = None
+) -> LargeHolder:
     """Return the figures of a holder."""
-    return Holder(MainHolder(MIB, MIB, 0.5, path, what, 9, kind, 4096, [], [Part(part, 9, MIB)], way), 9)
+    return LargeHolder(MainHolder(MIB, MIB, 0.5, path, what, 9, kind, 4096, [], [HolderPart(part, 9, MIB)], way), 9)
 
 
 def test_each_kind_has_words() -> None:
     """Check that each rule's figures have texts and that each text has a rule, except "growing", which needs two
     snapshots, and "holder"."""
-    assert set(KINDS) == set(WORDS) and len(KINDS) == len(rules.RULES) + 2
+    assert set(KINDS) == set(WORDS) and len(KINDS) == len(RULES) + 2
     assert all(words.figures is kind for kind, words in WORDS.items())
 
 
@@ -172,7 +175,7 @@ def test_the_keys_of_a_document() -> None:
     one = finding(Cycles(3, None, "T", 5 * MIB, False, None, None))
     keys = ["id", "bytes", "text", "advice", "figures", "commands", "environment", "within", "is_doubtful"]
     assert list(vars(keys_of(one))) == keys and keys_of(one).figures == {"objects": 3}
-    stacks = keys_of(finding(Stacks(9, 2 * MIB, 77, "worker"))).figures
+    stacks = keys_of(finding(ThreadStacks(9, 2 * MIB, 77, "worker"))).figures
     assert list(stacks.items()) == [("threads", 9), ("largest", 2 * MIB)]
 
 
@@ -206,7 +209,7 @@ def test_remedy_of_another() -> None:
     """Check that the advice of a finding also offers the remedy of another finding for the same bytes."""
     figures = MainTop(8 * MIB, 128 * KIB, DEFAULT, False)
     advice, gone = advice_of(finding(figures)), finding(FreeChunks(1, MIB, 0, 0))
-    told = f"{advice}; or call malloc_trim(0) after each load"
+    told = f"{advice}; or call malloc_trim(0) after each burst of work"
     assert advice_of(finding(figures, alternatives=[gone])).startswith(told)
 
 
@@ -232,7 +235,13 @@ def test_remedy_of_another() -> None:
             "; the blocks after 30 of the 32 largest holes are held by app.log"),
         (FreeChunks(9, MIB, 0, 0, pinner=Pinner("app.log", 9, 9)),
             "; the blocks after the 9 largest holes are held by app.log"),
-        (PinnedPages(9, 9, MIB, Pinner("app.log", 6, 9)), "a block in use; 6 of 9 examined blocks are held by app.log"),
+        (PinnedPages(9, 9, MIB, Pinner("app.log", 6, 9)),
+            "a block in use; of 9 examined blocks, 6 are held by app.log"),
+        (PinnedPages(9, 9, MIB, Pinner("app.log", 5, 9, "app.old", 3), 4 * MIB),
+            "a block in use; of 9 examined blocks, 5 are held by app.log, 3 by app.old. Freeing the blocks would "
+            "return 4.0 MiB, including their own 1.0 MiB"),
+        (FreeChunks(9, MIB, 0, 0, pinner=Pinner("app.log", 6, 9, "app.old", 2)),
+            "; the blocks after 6 of the 9 largest holes are held by app.log, after 2 by app.old"),
         (PymallocArenas(1, 3, MIB, 4, Pinner("app.log", 3, 3)),
             "an arena only when it is empty; all 3 examined blocks are held by app.log"),
         (MuslMappings(1, 3, MIB, 1, Pinner("'log' in app", 3, 3)),
@@ -240,12 +249,12 @@ def test_remedy_of_another() -> None:
         (ThreadTops(3, MIB, 128 * KIB, 0, 2, DEFAULT, LargestTop(MIB, 2, None, ""), False),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends, which malloc_trim() does not "
             "reach. Arena 2 (no thread now) keeps the most, 1.0 MiB. free() returns the memory at an arena's end only "
-            "from trim_threshold on, which is 128.0 KiB (the default); arena_max is not set"),
+            "if this is at least trim_threshold, which is 128.0 KiB (the default); arena_max is not set"),
         (ThreadTops(3, MIB, MIB, 8, 2, RISEN, LargestTop(MIB, 2, 7, ""), True),
             "2 arenas of threads keep 1.0 MiB of free resident pages at their ends beyond 128.0 KiB each, which "
             "malloc_trim() does not reach. Arena 2 (thread 7, without a name) keeps the most, 1.0 MiB. free() returns "
-            "the memory at an arena's end only from trim_threshold on, which is 1.0 MiB (raised when a large block was "
-            "freed); at most 8 arenas may be made"),
+            "the memory at an arena's end only if this is at least trim_threshold, which is 1.0 MiB "
+            "(raised when a large block was freed); at most 8 arenas may be made"),
         (Cycles(1, 0, "a.T", MIB, False, 1, 700),
             "1 object forms uncollected cycles, most of type a.T (1.0 MiB). The garbage collector is switched off "
             "(gc.disable(), or a threshold of 0)"),
@@ -264,8 +273,9 @@ def test_remedy_of_another() -> None:
             "the same a.T"),
         (GrowingBuffers(4096, MIB, 3, 2, MIB, SET, None, KIB, 2 * KIB),
             "holes contain 3 copies of the beginning of a buffer at 0x1000 (1.0 MiB; its copies have 1.0 KiB to "
-            "2.0 KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. For buffers "
-            "from mmap_threshold on, which is 1.0 MiB (set), realloc() moves pages and leaves no copies"),
+            "2.0 KiB) and 1 other buffer. realloc() leaves such copies when it moves a growing buffer. It leaves "
+            "none for a buffer of at least mmap_threshold, which is 1.0 MiB (set): it moves the pages of such a "
+            "buffer"),
         (Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "[heap]", [], False),
             "private memory that the program or a library mapped itself, without malloc; the largest mapping, at "
             "0x1000 ([heap]), has 1.0 MiB"),
@@ -281,10 +291,10 @@ def test_remedy_of_another() -> None:
         (OtherMalloc("allocator", "libx.so", "libx.so and other anonymous memory"),
             "libx.so and other anonymous memory: it is unknown how much of this is free in libx.so"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, "jemalloc"),
-            "Redis keeps its data in memory of jemalloc (/bin/redis, it has x): it is unknown how much of this "
+            "Redis allocates its data with jemalloc (/bin/redis, it has x): it is unknown how much of this "
             "memory is in use"),
         (RuntimeMemory("redis", "/bin/redis", "it has x", False, None),
-            "Redis keeps its data in memory of malloc (/bin/redis, it has x): it is unknown how much of this "
+            "Redis allocates its data with malloc (/bin/redis, it has x): it is unknown how much of this "
             "memory is in use"),
         (RuntimeMemory("go", "/bin/x", "by its name", True, None),
             "memory of Go, according to the names of its mappings (/bin/x, by its name): it is unknown how much of "
@@ -303,8 +313,8 @@ def test_remedy_of_another() -> None:
             "object holds: C code took these references and never released them (Py_DECREF), or keeps them where "
             "gdbheap does not look"),
         (FreeLists(0, 0, 0, "", 0, 7, 9 * MIB),
-            "7 blocks of malloc hold no int or float of Python 2 any more (9.0 MiB). The interpreter keeps them "
-            "for the next numbers"),
+            "7 blocks of malloc hold no int or float of Python 2 any more (9.0 MiB). The interpreter keeps this "
+            "memory for new int and float objects"),
         (FreeLists(9, 5, MIB, "tuple", 2 * MIB, 1, MIB),
             "the interpreter keeps 9 objects on its free lists for reuse, most of type tuple (5, 1.0 MiB); 1 "
             "block of malloc holds no int or float of Python 2 any more (1.0 MiB)"),
@@ -324,7 +334,7 @@ def test_remedy_of_another() -> None:
         (held_by("x", way="[1] holds it at +40, through 3 blocks (48, 48, 48 bytes)"),
              "; its largest block is at [1], through 3 blocks (48, 48, 48 bytes)"),
         (held_by("x", way="[1] .y"), "; its largest block is at [1] .y"),
-        (Room(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
+        (UnusedCapacity(1, 0, 2, 0, MIB, 4096, 2 * KIB, "dict", [("list", 1), ("dict", 2)], MIB),
             "unused room in 1 list and 2 dicts, 1.0 MiB of it resident: lists and byte arrays keep their capacity "
             "until they shrink below half and dicts and sets keep their tables when entries are deleted; the dict "
             "at 0x1000 has the most unused room, 2.0 KiB"),
@@ -381,7 +391,7 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             FreeChunks(9, 0, MIB, 2),
-            "call malloc_trim(0) after the load that left these holes ('heap trim --yes' calls it now). 'heap "
+            "call malloc_trim(0) after the work that left these holes ('heap trim --yes' calls it now). 'heap "
             "holes' lists the holes. Each arena keeps its own "
             "peak: before you change a setting, try fewer arenas, or another allocator, on a recording ('gdbheap "
             "trace', then 'gdbheap replay --what-if')",
@@ -402,13 +412,13 @@ def test_texts(figures: Any, text: str) -> None:
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5, pins=True),
             "copy long-lived data into new blocks before any old block is freed (build the container anew), then "
-            'release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before the load '
+            'release the empty slabs (mallctl("arena.4096.purge")). Or allocate long-lived data before the work '
             "that filled these slabs. 'heap pins' lists the blocks that pin the most memory, 'heap sizes' lists all "
             "sizes",
         ),
         (
             Fragmented("jemalloc", "slabs", 1, 2, 3, 4, 1, 64, 5),
-            "allocate long-lived data before the load that filled these slabs. 'heap sizes' lists all sizes",
+            "allocate long-lived data before the work that filled these slabs. 'heap sizes' lists all sizes",
         ),
         (
             Mapped(4096, 2 * MIB, MIB, MAPPED_MEMORY, "", ["Go", "V8"], False),
@@ -439,11 +449,11 @@ def test_texts(figures: Any, text: str) -> None:
         ),
         (
             MainTop(MIB, 2 * MIB, RISEN, True),
-            "call malloc_trim(0) after the load ('heap trim --yes' calls it now), "
+            "call malloc_trim(0) after each burst of work ('heap trim --yes' calls it now), "
             "or start the program with MALLOC_TRIM_THRESHOLD_=131072",
         ),
         (
-            Room(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
+            UnusedCapacity(0, 0, 0, 1, MIB, 4096, 2 * KIB, "set", [("set", 1)], MIB),
             "replace an emptied set with set(x); 'heap why ADDRESS' shows what holds the container",
         ),
     ],

@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from gdbheap.findings import RULES
 from gdbheap.findings.finding import Figures
 from gdbheap.findings.growing import rule as growing
 from gdbheap.findings.holder import rule as holder
+from gdbheap.findings.registry import RULES
 
 DOCS = Path(__file__).resolve().parent.parent / "docs"
 NO_RULES = {"not looked for"}

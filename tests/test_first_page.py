@@ -11,7 +11,7 @@ import pytest
 from support.library import heap_of
 from support.programs import ask, gdbheap, interpreters, running
 
-from gdbheap.answers.shared_out import Part
+from gdbheap.answers.shared_out import HolderPart
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, Line, Rss, ledger
 from gdbheap.first_page.main_holders import BUDGET, MIN_PERCENT, MOST
@@ -55,16 +55,33 @@ EVEN = (
         (["java", "-jar", "/srv/app.jar"], "/usr/lib/jvm/bin/java", "java -jar app.jar"),
         (["/usr/bin/redis-server", "*:6379"], "/usr/bin/redis-check-rdb", "redis-server"),
         (["/usr/bin/redis-server *:6379"], "/usr/bin/redis-check-rdb", "redis-server"),
+        (["redis-server *:6379"], "/usr/bin/redis-server", "redis-server"),
+        (["./redis-server *:6379"], "/opt/redis/redis-server", "redis-server"),
+        (["src/redis-server *:6379"], "/opt/redis/src/redis-server", "redis-server"),
+        (["src/redis-server *:6379"], "/opt/redis/src/other", "src/redis-server *:6379"),
+        (["redis-server *:6379"], "/usr/bin/other", "redis-server *:6379"),
+        (["python3 worker 3"], "/usr/bin/python3", "python3 worker 3"),
         (["/opt/My Server/run"], "/opt/My Server/run", "run"),
         (["nginx: worker process"], "/usr/sbin/nginx", "nginx: worker process"),
         (["-bash"], "/bin/bash", "bash"),
         ([], "/usr/bin/thing", "thing"),
         (["", ""], None, ""),
+        (["bash", "/dev/fd/63", "7"], "/usr/bin/bash", "bash"),
+        (["python3", "/dev/stdin"], "/usr/bin/python3.11", "python3"),
     ],
 )
 def test_names_of_programs(arguments: list[str], exe: str | None, name: str) -> None:
     """Check that a script is called by its file name, and a program that set its title by that title."""
     assert program_name(arguments, exe) == name
+
+
+def test_a_title_that_begins_with_a_link(tmp_path: Path) -> None:
+    """Check that the words after the name of a link to the program are left out, as redis-server writes them."""
+    exe = tmp_path.resolve() / "file"
+    exe.touch()
+    (exe.parent / "server").symlink_to(exe)
+    assert program_name(["server 127.0.0.1:6379"], str(exe)) == "server"
+    assert program_name(["serve 127.0.0.1:6379"], str(exe)) == "serve 127.0.0.1:6379"
 
 
 def made_up(free: int, used: int, **more: object) -> Ledger:
@@ -104,7 +121,7 @@ def test_what_is_next_to_nothing_is_one_line(rng: random.Random) -> None:
 def test_holders_fit_a_terminal(rng: random.Random) -> None:
     """Check that verdict and holders are in the first lines, and that no line is wider than the terminal."""
     rows = [
-        MainHolder(MIB, MIB, 0.2, f"app.cache{n}", "dict", 10, "variable", 1, [], [Part("str", 10, MIB)])
+        MainHolder(MIB, MIB, 0.2, f"app.cache{n}", "dict", 10, "variable", 1, [], [HolderPart("str", 10, MIB)])
         for n in range(MOST)
     ]
     text = render(made_up(MIB, 4 * MIB, holders=rows), Style(width=80, rss=5 * MIB))
@@ -129,7 +146,8 @@ def test_one_holder(form: str, tmp_path: Path) -> None:
         assert [(finding.doubtful, finding.bytes) for finding in found] == [(True, first.resident)]
     else:
         # A core of gdb does not record which pages were resident.
-        assert first.share is None and not found
+        assert first.share is None
+        assert [(finding.doubtful, finding.bytes) for finding in found] == [(True, first.bytes)]
     assert any("snapshot" in line for line in answer.next) == (form == "process")
     assert f"(pid {target.pid})" in verdict(answer, Style())
 

@@ -244,7 +244,7 @@ def test_colours_are_gdbs(tmp_path: Path) -> None:
             setting = "on" if is_enabled else "off"
             screen.write(f"set style enabled {setting}\nheap check\nprint 6 * 7\n".encode())
             seen = drawn(screen, "= 42")
-            assert "nothing is damaged" in plain(seen)
+            assert "Nothing is damaged" in plain(seen)
             assert (COLOURS["sound"].encode() in seen) == is_enabled
 
 

@@ -28,7 +28,7 @@ from gdbheap.host.procfs import Named
 from gdbheap.machines.machine import Machine
 from gdbheap.stack_frames import StackFrame
 from gdbheap.stacks import CapturedStack, Stacks
-from gdbheap.targets.following import LocalProcess, Program
+from gdbheap.targets.following import LocalProcess, StartedProgram
 
 PAGE = 4096
 CALLS = ("brk", "mmap", "munmap", "mremap")
@@ -229,7 +229,7 @@ def test_readers_of_very_many_processes(monkeypatch: pytest.MonkeyPatch) -> None
 
     monkeypatch.setattr(following_growth, "Stacks", Counted)
     monkeypatch.setattr(following_growth, "MAX_READERS", 4)
-    program = Program([sys.executable, "-I", "-c", FORKS])
+    program = StartedProgram([sys.executable, "-I", "-c", FORKS])
     answer = following_growth.follow(program, following_growth.FollowRequest(), lambda _places: None)
     assert sum(stack.calls for stack in answer.sites if stack.bytes >= 1 << 20) >= 30
     assert most <= 6
@@ -547,3 +547,13 @@ def test_catch_of_what_is_none(tmp_path: Path) -> None:
         ):
             done = gdbheap("catch", *arguments)
             assert (done.returncode, len(done.stderr.splitlines())) == (expected, 1), done.stderr
+
+
+@pytest.mark.parametrize("words", [("growth", "--duration=1s"), ("catch", "malloc", "--min=1M")])
+def test_a_filter_of_one_thread(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Check that a process is left alone if only one of its threads has a seccomp filter."""
+    noun, *rest = words
+    with running(c_program("filtered_thread"), tmp_path) as process:
+        done = gdbheap(noun, str(process.pid), *rest)
+        assert done.returncode == 3 and "one of its threads runs under a seccomp filter" in done.stderr, done
+        assert process.process.poll() is None

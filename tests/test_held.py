@@ -27,7 +27,10 @@ def test_mappings_by_who_leads_there(rng: random.Random, tmp_path: Path) -> None
     kept = sorted((at, at + size) for at, size, is_kept in regions if is_kept)
     assert found == {"keeper": kept}
     (finding,) = (finding for finding in answer["findings"] if finding["id"] == "other-held")
-    assert finding["bytes"] == sum(end - start for start, end in kept) and "keeper" in finding["text"]
+    assert finding["bytes"] == sum(end - start for start, end in kept)
+    assert "reached from 'kept' in keeper" in finding["text"]
+    (row,) = (row for row in answer["holders"] if row["path"] == "memory that keeper mapped")
+    assert row["what"] == "reached from 'kept' in keeper"
     expected = {at: "other, reached from keeper" if is_kept else "other" for at, _size, is_kept in asked}
     assert words == expected
 

@@ -10,13 +10,18 @@ from pathlib import Path
 import pytest
 from support.programs import ask, gdbheap, running
 
+from gdbheap import open as open_heap
 from gdbheap.answers.holder_change import HolderChange
+from gdbheap.findings.equal_strings.rule import EqualStrings
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, Rss
 from gdbheap.report.text.style import Style
+from gdbheap.report.words.diff import render
 from gdbheap.report.words.holder_changes import growth_sentence
+from gdbheap.snapshots.difference import difference
 from gdbheap.snapshots.holder_changes import changed_holders
-from gdbheap.snapshots.snapshot import Snapshot
+from gdbheap.snapshots.snapshot import Snapshot, SnapshotWithBlocks
 
 MIB = 1 << 20
 # A program that adds as many items as a line requests, and prints the bytes of all items by its own count.
@@ -134,3 +139,35 @@ def test_which_holder_grew(rng: random.Random, tmp_path: Path) -> None:
     assert text.startswith("Holder CACHE grew by ") and f"dict of 2,000, now {2000 + count:,}" in text.splitlines()[0]
     assert since["since"]["holders"][0]["path"] == "CACHE"
     assert "Holder CACHE grew by" in "".join(page.splitlines()[:3])
+
+
+def test_unknown_is_not_gone() -> None:
+    """Check that a finding for which a snapshot did not look is neither gone nor new."""
+    has = SnapshotWithBlocks(look(), None)
+    found = Finding("equal-strings", 20 * MIB, EqualStrings(9, 2, 7))
+    has = replace(has, snapshot=replace(look(), ledger=replace(look().ledger, findings=[found])))
+    for unknown, states in ([], ("gone", "new")), (["lost-*", "equal-*"], ("unknown", "unknown")):
+        other = replace(has, snapshot=replace(look(), ledger=replace(look().ledger, unknown_findings=unknown)))
+        for looks, state in zip(([has, other], [other, has]), states):
+            answer = difference(looks)
+            (change,) = answer.findings
+            text = render(answer, answer, 20, Style())
+            assert change.state == state and (change.bytes is None) == bool(unknown)
+            assert (f"Finding equal-strings is {state}: " in text) != bool(unknown)
+            assert ("one of the snapshots did not look for it" in text) == bool(unknown)
+
+
+def test_what_is_too_large_is_unknown(rng: random.Random, tmp_path: Path) -> None:
+    """Check that a snapshot says for which findings it did not look, and that a comparison does not call them gone."""
+    count = rng.randrange(150_000, 200_000)
+    made = (
+        f"import sys; held = [[b'%08d' % (n % 4000) + bytes(900)] for n in range({count})];"
+        "print(flush=True); sys.stdin.readline()"
+    )
+    with running([sys.executable, "-c", made], tmp_path) as target:
+        files = [str(tmp_path / name) for name in ("with.heap", "without.heap")]
+        for file, owners in zip(files, (True, False)):
+            with open_heap(target.pid) as heap:
+                heap.save(file, owners=owners)
+        changed = {change["id"]: change for change in ask("diff", *files)["findings"]}
+    assert changed["equal-strings"] == {"id": "equal-strings", "state": "unknown", "bytes": None}

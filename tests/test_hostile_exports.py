@@ -22,11 +22,11 @@ from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.export import query as queries
 from gdbheap.export import stored
 from gdbheap.export.batches import AT_ONCE, Batch, Cells, Constant, TextColumn, small
-from gdbheap.export.declaration import TABLES, TEXT, table_of
+from gdbheap.export.declaration import CSV, PARQUET, SQLITE, TABLES, TEXT, table_of
 from gdbheap.export.gathered import Gathered
 from gdbheap.export.query import query
 from gdbheap.export.source import Source
-from gdbheap.export.table_files import CSV, DATABASE, PARQUET, SQLITE, write
+from gdbheap.export.table_files import DATABASE, write
 
 duckdb = pytest.importorskip("duckdb", reason="the extra gdbheap[sql] is not installed")
 pytest.importorskip("pyarrow", reason="the extra gdbheap[sql] is not installed")

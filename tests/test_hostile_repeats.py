@@ -15,7 +15,7 @@ from support.work import peak
 from gdbheap.answers import behind_objects
 from gdbheap.contents.openssl import connections
 from gdbheap.contents.python.arrays.arrow import Arrow
-from gdbheap.contents.python.arrays.columns import NotBelieved, Values
+from gdbheap.contents.python.arrays.columns import ColumnValues, NotBelieved
 from gdbheap.contents.python.arrays.dataframes import EXTENSION, NDARRAY_KIND, DataFrames
 from gdbheap.contents.python.running import handled_exceptions, registered, threads
 from gdbheap.contents.python.running import tracemalloc_tables as traces
@@ -48,7 +48,7 @@ def frames_of(parts: dict[int, list[int]], asked: Counter[int]) -> DataFrames:
         attributes=lambda address: dict(zip(("_left", "_right"), parts[address])),
         held=lambda _address, *_kinds: [],
     )
-    arrays: Any = SimpleNamespace(read=lambda _address: SimpleNamespace(values=lambda: Values("int64", 1, 8)))
+    arrays: Any = SimpleNamespace(read=lambda _address: SimpleNamespace(values=lambda: ColumnValues("int64", 1, 8)))
     return DataFrames(fields, arrays, SimpleNamespace())  # type: ignore[arg-type]
 
 
@@ -138,8 +138,8 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
     monkeypatch.setattr(threads, "ALL_KEYS", 1000, raising=False)
     monkeypatch.setattr(threads, "MAX_MODULES", 128)
     monkeypatch.setattr(threads, "read_name", lambda *_arguments: "x")
-    monkeypatch.setattr(threads.Threads, "_is_dict", lambda _threads, _address: True)
-    monkeypatch.setattr(threads.Threads, "_find_interpreters", lambda _threads, _module: [])
+    monkeypatch.setattr(threads.ThreadStates, "_is_dict", lambda _threads, _address: True)
+    monkeypatch.setattr(threads.ThreadStates, "_find_interpreters", lambda _threads, _module: [])
     read: Counter[str] = Counter()
 
     def dict_items(_space: object, _release: object, address: int, allowance: Any = None) -> Any:
@@ -155,7 +155,7 @@ def test_dicts_in_the_fields_of_interpreters(monkeypatch: pytest.MonkeyPatch, rn
     monkeypatch.setattr(threads, "dict_items", dict_items)
     space = SimpleNamespace(machine=X86_64, read_available=read_available)
     target: Any = SimpleNamespace(space=space, threads=[], machine=X86_64)
-    one: Any = threads.Threads(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
+    one: Any = threads.ThreadStates(target, SimpleNamespace(), _Release())  # type: ignore[arg-type]
     assert {one._modules_place(number) for number in range(1, rng.randrange(10, 20))} == {None}
     assert 0 < read["keys"] <= 1000
 

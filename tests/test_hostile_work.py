@@ -50,7 +50,7 @@ from gdbheap.host import tmpfs
 from gdbheap.host.mounts import Mount
 from gdbheap.layout import debug_offsets
 from gdbheap.layout.cpython import TP_BASICSIZE, TP_DICTOFFSET, Release
-from gdbheap.layout.tables import table, variants
+from gdbheap.layout.shipped_tables import table, variants
 from gdbheap.machines import image
 from gdbheap.machines.machine import X86_64
 from gdbheap.report.text.style import Style
@@ -145,7 +145,7 @@ def test_what_is_left_over_on_the_stack_of_a_frame() -> None:
             raise Fault(place)
         return 1 << 40
 
-    one: Any = object.__new__(threads.Threads)
+    one: Any = object.__new__(threads.ThreadStates)
     one._space = SimpleNamespace(word=word, machine=SimpleNamespace(word=8))
     one._release = SimpleNamespace(at=lambda _field: 8)
     assert list(one._iterators(1 << 20, ~0)) == []
@@ -464,7 +464,7 @@ def module_of(size: int) -> LoadedObject:
 
 def _interpreters(space: Space, module: LoadedObject) -> object:
     target = Target("process", space=space)
-    return threads.Threads(target, module, _Release(FIELDS)).interpreters  # type: ignore[arg-type]
+    return threads.ThreadStates(target, module, _Release(FIELDS)).interpreters  # type: ignore[arg-type]
 
 
 def _tables(space: Space, module: LoadedObject) -> object:
@@ -511,7 +511,7 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     """Check thread states that all claim the same running frames: each frame is read once."""
     states, frames = rng.randrange(20, 50), rng.randrange(20, 50)
     frame = threads.PythonFrame(0, 0, "f", "f.py", 1, [], [], True)
-    monkeypatch.setattr(threads.Threads, "read", lambda _threads, _address, _is_object: frame)
+    monkeypatch.setattr(threads.ThreadStates, "read", lambda _threads, _address, _is_object: frame)
     interpreter, first, chain = BASE + PAGE, BASE + 2 * PAGE, BASE + 8 * PAGE
     rows = [(7, interpreter, first + 32 * (at + 1) if at + 1 < states else 0, chain) for at in range(states)]
     links = [chain + 8 * (at + 1) for at in range(frames - 1)] + [0]
@@ -523,7 +523,7 @@ def test_threads_that_share_their_frames(tmp_path: Path, monkeypatch: pytest.Mon
     ]
     space = space_of(tmp_path / "memory", b"".join(parts))
     target = Target("process", space=space, threads=[Thread(1, 7, 0, 0)])
-    found = threads.Threads(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
+    found = threads.ThreadStates(target, module_of(PAGE), _Release(FIELDS))  # type: ignore[arg-type]
     assert len(found.states) == states and sum(len(state.frames) for state in found.states) == frames
 
 

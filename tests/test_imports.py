@@ -11,7 +11,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support.sources import ACCESS, BINDING, ORDER, PROCESSORS, ROOT, imports, modules, room_of, rooms
+from support.sources import ACCESS, BINDING, ORDER, PROCESSORS, ROOT, imports, modules, room_of, rooms, without_tests
 
 BEFORE_HEAP = ORDER[: ORDER.index("heap")]
 # Modules that the package names for type checkers, and from which it imports nothing before first use.
@@ -96,6 +96,9 @@ def test_every_part_is_there() -> None:
         ("targets.process", "from ..answers import holes", ["gdbheap.answers.holes"]),
         ("targets.process", "def f():\n    import gdbheap.report.text.tables", ["gdbheap.report.text.tables"]),
         ("answers.holes", "from gdbheap import heap, commands", ["gdbheap.commands"]),
+        ("answers.holes", "from gdbheap import diff, UsageError", ["gdbheap.api.comparing.diff"]),
+        ("answers.holes", "import gdbheap\ngdbheap.open(1)\ngdbheap.__file__", ["gdbheap.api.opening.open"]),
+        ("answers.holes", "importlib.import_module('gdbheap.report.page')", ["gdbheap.report.page"]),
         ("answers.holes", "from . import ledger\nfrom ..heap import Heap\nimport json", []),
         ("commands.holes", "from gdbheap.answers.holes import holes\nfrom gdbheap import __version__", []),
     ],
@@ -116,18 +119,28 @@ def module_of(dotted: str, known: set[str]) -> str | None:
 
 
 def test_no_modules_import_each_other() -> None:
-    """Check that imports between files have no cycles, including imports inside functions."""
+    """Check that imports between files have no cycles, including imports inside functions.
+
+    An import of a file also imports the packages around it.
+    """
     known = modules()
     arrows = {
         name: {
-            found
+            one
             for dotted in imports(name, path.read_text(encoding="utf-8"))
             if (found := module_of(dotted, set(known)))
+            for one in (found, *packages_around(found) - packages_around(name))
         }
         - {name}
         for name, path in known.items()
     }
     assert circles(arrows) == []
+
+
+def packages_around(name: str) -> set[str]:
+    """Return the files of the packages that contain a module: for a.b.c, those of a and of a.b."""
+    parts = name.split(".")[:-1]
+    return {".".join([*parts[:end], "__init__"]) for end in range(1, len(parts) + 1)}
 
 
 # Besides the class of an allocator that another one replaces; the replacing one declares this itself.
@@ -174,7 +187,7 @@ PARTS = {
         ["process"],
     ],
     "core": [
-        ["bits", "by_address", "firsts", "mangled", "demangle"],
+        ["bits", "by_address", "top_rows", "mangled", "demangle"],
         ["packed", "source_lines", "symbols"],
         ["allocators"],
         ["python"],
@@ -187,7 +200,8 @@ PARTS = {
 UNSAFE = {"child", "signals", "folder", "memory", "process", *PROCESSORS}
 # A path of a `use`, up to its semicolon, or in an expression.
 USE = re.compile(r"^([ ]*)(?:pub(?:\([a-z]+\))? )?use ([^;]+);", re.MULTILINE)
-PATH = re.compile(r"\bcrate(?:::\w+)+")
+PATH = re.compile(r"\bcrate(?:::\w+)+(?!\w|::)")
+ABOVE = re.compile(r"(?<!use )\b(?:super::)+\w+(?:::\w+)*(?!\w|::)")
 CHILD = re.compile(r"^(?:pub(?:\([a-z]+\))? )?mod (\w+);", re.MULTILINE)
 
 
@@ -220,13 +234,13 @@ def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
     code = re.sub(r"//.*", "", text)
     children = set(CHILD.findall(code))
     wanted = set(PATH.findall(code))
+    wanted |= {_from_above(name, path) for path in ABOVE.findall(without_tests(code))}
     for indent, tree in USE.findall(code):
         for path in paths(tree):
             first, _, rest = path.partition("::")
             if first == "super":
                 # Inside an inline module, `super` is the file.
-                above = name if indent else name.rpartition("::")[0]
-                wanted.add("::".join(part for part in ("crate", above, rest) if part))
+                wanted.add(_from_above(f"{name}::tests" if indent else name, path))
             elif first == "self" or first in children:
                 wanted.add("::".join(part for part in ("crate", name, rest if first == "self" else path) if part))
             else:
@@ -240,6 +254,13 @@ def rust_imports(name: str, text: str, known: set[str]) -> set[str]:
             parts.pop()
         found.add("::".join(parts[1:]))
     return found - {name}
+
+
+def _from_above(name: str, path: str) -> str:
+    """Return a path that begins with ``super::``, in the module `name`, as a path from the crate."""
+    above, parts = name.split("::"), path.split("::")
+    count = next((place for place, part in enumerate(parts) if part != "super"), len(parts))
+    return "::".join(part for part in ("crate", *above[: max(0, len(above) - count)], *parts[count:]) if part)
 
 
 def circles(arrows: dict[str, set[str]]) -> list[str]:
@@ -401,6 +422,9 @@ def signature(found: dict[str, str], processor: str, dotted: str) -> str:
         ("a::b", "use super::c::X;\nfn f() { crate::d::g() }", {"a::c", "d"}),
         ("a", "pub mod b;\npub(crate) mod c;\npub use b::X;\nuse self::c::{Y};", {"a::b", "a::c"}),
         ("a::b", "mod tests {\n    use super::*;\n}\n// use crate::d;", set()),
+        ("a::b", "fn f() { super::c::g(); let x = super::super::d::X; }", {"a::c", "d"}),
+        ("a::b", "use super::super::{a::c, d::X};", {"a::c", "d"}),
+        ("a::b", "#[cfg(test)]\nmod tests {\n    use super::super::c::X;\n    fn f() { super::g() }\n}", {"a::c"}),
         ("d", "use crate::{a::{b::X, c}, d::Z};", {"a::b", "a::c"}),
     ],
 )

@@ -30,7 +30,7 @@ from support.programs import (
     since,
 )
 
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 
 pytestmark = pytest.mark.cases(4)
 

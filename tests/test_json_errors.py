@@ -18,7 +18,7 @@ from support.nouns import FOLLOWING, LIVE_ONLY, WRITING
 from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, running
 from support.sessions import session
 
-from gdbheap.commands.shell import words
+from gdbheap.commands.shell import line_words
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import next_steps
 from gdbheap.loader import SCRIPT
@@ -102,7 +102,7 @@ def test_error_in_gdb(target: Running) -> None:
 
 def test_next_steps() -> None:
     """Check the next steps: the commands that a message quotes, once each; otherwise the text after its last colon."""
-    assert next_steps("x: y ('gdbheap holes --help' tells more, 'gdbheap 1' too, 'gdbheap 1')") == [
+    assert next_steps("x: y (see 'gdbheap holes --help', 'gdbheap 1' too, 'gdbheap 1')") == [
         "gdbheap holes --help",
         "gdbheap 1",
     ]
@@ -126,7 +126,7 @@ def memory_of(pid: int) -> dict[str, bytes]:
 def some_lines(rng: random.Random, count: int, target: Running) -> list[bytes]:
     """Return lines of which about half are wrong; none runs without end, calls into the process or ends the session."""
     left_out = {*FOLLOWING, *LIVE_ONLY, *WRITING, "diff", "map"}
-    nouns = [noun for noun in words.OFFERED if noun not in left_out]
+    nouns = [noun for noun in line_words.OFFERED if noun not in left_out]
     stack = next(line for line in Path(f"/proc/{target.pid}/maps").read_text().splitlines() if line.endswith("[stack]"))
     address = hex(int(stack.split("-")[0], 16) + 16)
     right = [*(noun for noun in nouns if COMMANDS[noun].argument is None), f"at {address}", "", "# nothing", "help"]

@@ -100,7 +100,7 @@ def test_forked_readers(rng: random.Random, tmp_path: Path) -> None:
     assert len(rows) == 2 and counts >= 0.9 * private
     most = sorted(answer.types, key=lambda row: -row.recounted)[:3]
     assert {row.type for row in most} == {"str", "tuple", "float"}
-    assert "reference counts that rose and fell back" in text and "gc.freeze() does not help" in text
+    assert "reference counts that rose and fell again" in text and "gc.freeze() does not help" in text
     assert all(name in text for name in ("array.array", "numpy", "mmap"))
 
 

@@ -64,3 +64,27 @@ def test_equal_bytes(rng: random.Random, tmp_path: Path) -> None:
         for row in found:
             assert row["figures"]["copies"] >= count and (count - 1) * size <= row["bytes"] <= count * (size + 100)
             assert "bytes objects are copies of" in row["text"] and "where the bytes objects are" in row["advice"]
+
+
+def test_equal_strings_everywhere(rng: random.Random, tmp_path: Path) -> None:
+    """Check that a process, its snapshot and its report have the same finding if half of the bytes objects are copies.
+
+    A value has few copies, so most objects of a small sample differ.
+    """
+    values, times, size = rng.randrange(900, 1100), rng.randrange(8, 12), rng.randrange(2000, 2500)
+    made = (
+        f"import sys; held = [b'%08d' % n + bytes({size}) for n in [*range({values})] * {times}];"
+        f"more = [b'x%08d' % n + bytes({size}) for n in range({values} * {times})];"
+        "print(flush=True); sys.stdin.readline()"
+    )
+    with running([sys.executable, "-c", made], tmp_path) as target:
+        pid, file, page = str(target.pid), str(tmp_path / "a.heap"), tmp_path / "a.html"
+        assert gdbheap("snapshot", pid, file).returncode == 0
+        assert gdbheap("report", pid, "-o", str(page)).returncode == 0
+        looks = [ask("", pid), ask("", pid, "--max-stop=0"), ask("", file)]
+        changed = ask("diff", file, pid)["findings"]
+    for look in looks:
+        (found,) = [row for row in look["findings"] if row["id"] == "equal-strings"]
+        assert found["figures"]["copies"] >= values * times
+        assert (times - 1) * values * size <= found["bytes"] <= (times - 1) * values * (size + 100)
+    assert "bytes objects are copies of" in page.read_text() and changed == []

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -11,10 +12,10 @@ from gdbheap.allocators.allocator import State
 from gdbheap.allocators.glibc.trim import ArenaTrim, Trim
 from gdbheap.answers.distribution import SizeShare
 from gdbheap.answers.pools import Fill, InterpreterPools, Pools
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import FIRST, Ledger, Line, Rss
-from gdbheap.first_page.summary import Summary, Unknown
+from gdbheap.first_page.summary import NotWalked, Summary
 from gdbheap.report.formats.plot import FIGURES, alternative
 from gdbheap.report.text.distribution import BAR, bar
 from gdbheap.report.text.distribution import render as render_distribution
@@ -40,7 +41,7 @@ def page(unknown: int | None, known: int, lazy: int = 0, **more: Any) -> Ledger:
         Line("other", None, "other mmap", unknown or 100 * MIB, resident, 0),
         Line("glibc", None, "malloc", known, known, 0),
     ]
-    found = Unknown("other.rest", more.pop("name", ""), unknown)
+    found = NotWalked("other.rest", more.pop("name", ""), unknown)
     told = Summary(known, known, 0, 0, 0, [], more.pop("allocators", ["glibc"]), found)
     rss = Rss(2000 * MIB, 0, "smaps_rollup", lazy)
     return Ledger(**{"rss": rss, "ledger": lines, "findings": [], "summary": told, **more})
@@ -81,6 +82,16 @@ def test_other_reasons_for_none() -> None:
         page(0, 100 * MIB, imported=imported)
     )
     assert words.no_findings(page(0, 100 * MIB)) == PLAIN
+
+
+def test_little_is_reclaimable(rng: random.Random) -> None:
+    """Check that free memory that is too little for a finding is said, if it is not next to nothing."""
+    size = rng.randrange(words.MIN_RECLAIMABLE, 4 * MIB)
+    for free in (size, words.MIN_RECLAIMABLE - 1):
+        row = Line("glibc.free", "glibc", "free", free, free, 0, state=State.FREE.value, reclaimable=free)
+        answer = page(0, 100 * MIB)
+        said = words.no_findings(replace(answer, ledger=[*answer.ledger, row]))
+        assert (size_text(free) in said) == (said != PLAIN) == (free >= words.MIN_RECLAIMABLE), said
 
 
 def test_who_is_blind() -> None:

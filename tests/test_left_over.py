@@ -44,6 +44,16 @@ def test_items_that_were_taken(rng: random.Random, tmp_path: Path) -> None:
     assert "held by" not in row["text"] and "in use, or lost" in row["text"] and "limit" not in row["advice"]
 
 
+def test_nodes_that_a_deque_freed(rng: random.Random, tmp_path: Path) -> None:
+    """Check that blocks in the place of freed nodes are lost, although the deque's array still has their addresses."""
+    count = rng.randrange(20_000, 40_000)
+    page, answer = asked("deque", count, tmp_path)
+    assert answer["lost_blocks"]["bytes"] >= 0.99 * count * 512, answer["lost_blocks"]
+    (finding,) = [row for row in page["findings"] if row["id"] == "lost-blocks"]
+    assert finding["bytes"] >= 0.99 * count * 512
+    assert not any("'queue' in" in row["path"] for row in page["holders"])
+
+
 def test_items_that_are_there(rng: random.Random, tmp_path: Path) -> None:
     """Check that a vector holds its items, in a buffer of which a part is free."""
     page, answer = asked("kept", rng.randrange(300, 500), tmp_path)

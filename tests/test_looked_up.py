@@ -27,7 +27,7 @@ from gdbheap.targets.core import Core
 
 # Functions that take a name; an open file is examined by its number.
 FUNCTIONS = {
-    "open",
+    *("open", "bz2.open", "gzip.open", "io.open", "lzma.open", "shutil.copy", "shutil.copyfile", "tarfile.open"),
     *(
         f"os.{name}"
         for name in ("access", "listdir", "lstat", "open", "readlink", "scandir", "stat", "statvfs", "walk")
@@ -55,16 +55,16 @@ REVIEWED = {
     "commands/shell/installation.py": (13, "our own package; the home of root, else in a child that is left alone"),
     "environment.py": (2, "programs along our own PATH"),
     "export/exported.py": (1, "a folder that is open"),
-    "export/looks.py": (1, "a new folder of ours"),
+    "export/table_export.py": (1, "a new folder of ours"),
     "export/stored.py": (1, "a private folder of ours"),
     "export/table_files.py": (2, "a new folder of ours"),
-    "host/cgroup.py": (5, "control groups, without .."),
+    "host/cgroup.py": (6, "control groups, without .."),
     "host/descriptors.py": (2, "/proc"),
     "host/headroom.py": (1, "/proc, control groups"),
     "host/kernel_pointers.py": (1, "/proc"),
     "host/sockets.py": (1, "/proc"),
     "host/tmpfs.py": (2, "/proc; a folder of a tmpfs that is held"),
-    "layout/tables.py": (1, "our own package"),
+    "layout/shipped_tables.py": (1, "our own package"),
     "loader/__init__.py": (1, "our own package"),
     "loader/start.py": (6, "our own package; a name in the current folder, and no link is followed"),
     "refusals/refusal.py": (2, "marks in our own root folder, /proc"),
@@ -83,7 +83,7 @@ REVIEWED = {
     "tracing/traced_command.py": (4, "a private folder of ours, by its descriptor"),
     "watching/actions.py": (1, "a private folder of ours, by its descriptor"),
     "watching/core_contents.py": (1, "a private folder of ours, by its descriptor"),
-    "watching/memory_readings.py": (3, "control groups, /proc"),
+    "watching/memory_readings.py": (4, "control groups, /proc"),
     "watching/wake_descriptors.py": (3, "control groups, /proc"),
 }
 

@@ -28,8 +28,8 @@ from gdbheap.allocators.allocator import (
     WalkedBlocks,
     WalkedCounts,
 )
-from gdbheap.allocators.finding import KINDS
 from gdbheap.allocators.line_ids import UNEXPLAINED, PartId
+from gdbheap.allocators.registry import KINDS
 from gdbheap.answers import at, heap_map, holes, pins
 from gdbheap.answers.accounting.describing import describe_blocks
 from gdbheap.answers.accounting.partition import OTHERS

@@ -26,8 +26,8 @@ from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import NoTarget, UsageError
 from gdbheap.export import gathered
 from gdbheap.export.batches import Batch
-from gdbheap.export.declaration import INTEGER, SNAPSHOTS, table_of
-from gdbheap.export.table_files import DATABASE, SQLITE, write
+from gdbheap.export.declaration import INTEGER, SNAPSHOTS, SQLITE, table_of
+from gdbheap.export.table_files import DATABASE, write
 from gdbheap.findings import container_age
 from gdbheap.findings.large_chunks import rule as large_chunks
 from gdbheap.findings.thresholds import OWN
@@ -46,7 +46,7 @@ from gdbheap.targets.elf import read_segments
 from gdbheap.tracing import replay, replayer
 from gdbheap.tracing.replayer import ReplayMoment
 from gdbheap.watching import heap_figures
-from gdbheap.watching.heap_figures import Figures, HeapReader
+from gdbheap.watching.heap_figures import HeapFigures, HeapReader
 from gdbheap.watching.metrics import COUNTER, METRICS
 
 MIB = 1 << 20
@@ -116,7 +116,11 @@ def test_an_own_threshold_is_not_advised(came: str, monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(large_chunks, "_is_of_small_blocks", lambda *_: False)
     par = SimpleNamespace(mmap_threshold=32 * MIB)
     evidence: Any = SimpleNamespace(
-        glibc=SimpleNamespace(used_chunks=[(MIB, 100)], malloc=SimpleNamespace(par=par)), worth=lambda _size: True,
+        glibc=SimpleNamespace(
+            used_by_arena=lambda _least: {0: [MIB] * 100}, malloc=SimpleNamespace(par=par),
+            chunks=SimpleNamespace(arena_of=lambda _address: 0),
+        ),
+        worth=lambda _size: True,
         heap=SimpleNamespace(target=None), large_holes=[(MIB, 90 * MIB)], released=lambda _holes: 80 * MIB,
     )  # fmt: skip
     (claim,) = large_chunks.find(evidence)
@@ -171,10 +175,10 @@ def test_rows_of_a_database(counts: list[int], tmp_path: Path) -> None:
 def test_when_the_next_process_is_read() -> None:
     """Check that without a process to read, nothing is due."""
     for every in (None, 0.0, 5.0):
-        looks = HeapReader(every, None)
-        assert looks.due == float("inf")
-        looks._due = {1: 7.0, 2: 3.0}
-        assert looks.due == (float("inf") if every is None else 3.0)
+        reader = HeapReader(every, None)
+        assert reader.due == float("inf")
+        reader._due = {1: 7.0, 2: 3.0}
+        assert reader.due == (float("inf") if every is None else 3.0)
 
 
 def test_the_kinds_of_metrics() -> None:
@@ -309,19 +313,23 @@ def test_the_owner_of_a_mapping() -> None:
 
 
 def test_the_edge_of_a_node() -> None:
-    """Check that a node of the tree has the name of the edge from its own holder, the last one of its path."""
+    """Check that a node of the tree has the name of the edge from its own holder, the last one of its path; if another
+    node dominates it, it has the whole path."""
     steps = [SimpleNamespace(edge=edge) for edge in (".first", "['second']", "[3]")]
     for count in range(4):
-        made: Any = SimpleNamespace(
-            kind_name=lambda _type: "dict", path=lambda _chain, n=count: SimpleNamespace(steps=steps[:n])
-        )
+        way = SimpleNamespace(steps=steps[:count], expression="a.first[3]", length=count)
+        made: Any = SimpleNamespace(kind_name=lambda _type: "dict", path=lambda _chain, way=way: way)
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(dominator_tree, "ObjectPaths", SimpleNamespace)
             heap: Any = SimpleNamespace(
-                paths=made, references=SimpleNamespace(graph=SimpleNamespace(chain=lambda number: number))
+                paths=made, references=SimpleNamespace(graph=SimpleNamespace(chain=lambda number: [0, 5, number]))
             )
             node: Any = SimpleNamespace(root=None, type=1, kind="object", id=1)
-            assert dominator_tree._name(heap, node) == f"dict {steps[count - 1].edge if count else ''}".strip()
+            edge, whole = (steps[count - 1].edge, "a.first[3]") if count else ("", "")
+            assert dominator_tree._name(heap, node, 5) == f"dict {edge}".strip()
+            assert (
+                dominator_tree._name(heap, node, 7) == dominator_tree._name(heap, node, None) == f"dict {whole}".strip()
+            )
 
 
 def test_blocks_of_a_class() -> None:
@@ -397,13 +405,13 @@ def test_a_partial_reading_says_so(partial: bool, monkeypatch: pytest.MonkeyPatc
     process = SimpleNamespace(refusal=None, stopped_seconds=0.25)
     heap = SimpleNamespace(partial=partial, disclosure=SimpleNamespace(contents=True))
     for name, value in {
-        "usually": lambda: None, "wait_for_end": lambda *_: None, "Heap": lambda _process: heap,
-        "stopped": lambda *_words, **_more: nullcontext(process), "figures_of": lambda _heap: Figures(1, None, 0),
+        "restore_priority": lambda: None, "wait_for_end": lambda *_: None, "Heap": lambda _process: heap,
+        "stopped": lambda *_words, **_more: nullcontext(process), "figures_of": lambda _heap: HeapFigures(1, None, 0),
         "exact_of": lambda _folder: SimpleNamespace(pss=77, rss=99),
     }.items():  # fmt: skip
         monkeypatch.setattr(heap_figures, name, value)
     folder: Any = None
-    found = Figures(**heap_figures._said(folder, None, []))
+    found = HeapFigures(**heap_figures._said(folder, None, []))
     assert (found.partial, found.held, found.proportional) == (partial, 0.25, 77) and not heap.disclosure.contents
 
 

@@ -15,7 +15,7 @@ from support.programs import RELEASE, c_program, release_program, running
 from gdbheap import _native
 from gdbheap.answers import at, block_kinds, chunks, owners, pyobjects, refs, retained, unreachable, why
 from gdbheap.contents.content import Content, ContentHolder
-from gdbheap.contents.finding import CONTENTS
+from gdbheap.contents.registry import CONTENTS
 from gdbheap.export.batches import values_of
 from gdbheap.export.gathered import Gathered, gather
 from gdbheap.export.heapsnapshot import write_graph

@@ -70,30 +70,33 @@ def test_a_soft_limit_leaves_nobody_out(tmp_path: Path, rng: random.Random) -> N
         assert {row["pid"] for row in answer["rows"]} == set(pids) and answer["refused"] == 0
 
 
-def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random) -> None:
+@pytest.mark.parametrize(("limit", "count"), [(SOFT, COUNT), (1000, 400)])
+def test_who_is_left_out_is_said(tmp_path: Path, rng: random.Random, limit: int, count: int) -> None:
     """Check that watched and omitted processes together are all, if the hard limit is as low, and that actions still
-    work."""
-    with crowd(tmp_path, rng) as (name, pids):
+    work. A process takes two descriptors, and two thirds of all are for processes."""
+    with crowd(tmp_path, rng, count) as (name, pids):
         run = f"--run=sh -c 'echo $GDBHEAP_PID > {tmp_path}/told'"
         words = ("watch", f"--name={name}", "--rss=1K", "--no-snapshot", run, f"--output={tmp_path}", "--json")
-        done = gdbheap(*words, preexec_fn=limited(SOFT, SOFT))
+        done = gdbheap(*words, preexec_fn=limited(limit, limit))
         watched = {event["pid"] for event in events(done, "began")}
         (left_out,) = events(done, "left-out")
-        assert done.returncode == 1 and watched, done.stderr
+        assert done.returncode == 1 and limit / 4 < len(watched) <= limit / 3, done.stderr
         assert sorted([*watched, *left_out["pids"]]) == sorted(pids) and "open files" in left_out["errors"][0]
         assert int((tmp_path / "told").read_text()) in watched
         (end,) = events(done, "end")
         assert (end["acted"], end["failed"]) == (1, 1)
-        done = gdbheap("watch", f"--name={name}", "--rss=1T", "--duration=1s", preexec_fn=limited(SOFT, SOFT))
+        done = gdbheap("watch", f"--name={name}", "--rss=1T", "--duration=1s", preexec_fn=limited(limit, limit))
         assert done.returncode == 1 and f"{len(left_out['pids'])} processes are not watched" in done.stderr
-        done = gdbheap("processes", f"--name={name}", "--quick", "--json", preexec_fn=limited(SOFT, SOFT))
+        done = gdbheap(
+            "processes", f"--name={name}", "--quick", "--top=all", "--json", preexec_fn=limited(limit, limit)
+        )
         rows = {row["pid"]: row["note"] for row in json.loads(done.stdout)["rows"]}
         assert done.returncode == 1 and set(rows) == set(pids)
         assert {note is None or "open files" in note for note in rows.values()} == {True} and None in rows.values()
         words = ("top", f"--name={name}", "--count=1", "--top=all", "--json")
-        done = gdbheap(*words, preexec_fn=limited(SOFT, SOFT))
+        done = gdbheap(*words, preexec_fn=limited(limit, limit))
         answer = json.loads(done.stdout)
-        assert done.returncode == 1 and answer["refused"] == COUNT - len(answer["rows"]) > 0
+        assert done.returncode == 1 and answer["refused"] == count - len(answer["rows"]) > 0
         assert "open files" in answer["left_out"][0]
 
 

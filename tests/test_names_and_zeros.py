@@ -17,7 +17,7 @@ from support.watches import watching
 
 from gdbheap.report.text.style import style_for
 from gdbheap.report.words.top import render
-from gdbheap.sampling.current_totals import StandingSum, Table
+from gdbheap.sampling.current_totals import CurrentTable, StandingSum
 from gdbheap.sampling.sample import ArenaSample, MallocSample, MmappedSample
 from gdbheap.sampling.sampled_process import _used
 from gdbheap.targets import chosen_processes
@@ -64,5 +64,5 @@ def test_how_many_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, 
     for process in others:
         process.kill()
         process.communicate()
-    text = render(Table(0.0, [], StandingSum(100, 1, 0, 0), smaller=212), 0, style_for(None, False, None))
+    text = render(CurrentTable(0.0, [], StandingSum(100, 1, 0, 0), smaller=212), 0, style_for(None, False, None))
     assert "100 largest of your 312 processes" in text

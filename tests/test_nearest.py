@@ -32,7 +32,7 @@ def test_nothing_is_near() -> None:
     """Check that no word is suggested, and that the line says where all are listed."""
     done = gdbheap("xyzzy", "1")
     assert done.returncode == 2 and "did you mean" not in done.stderr and "'gdbheap --help' lists all" in done.stderr
-    assert "'gdbheap owners --help' tells more" in gdbheap("owners", "1", "--xyzzy").stderr
+    assert "see 'gdbheap owners --help'" in gdbheap("owners", "1", "--xyzzy").stderr
 
 
 def test_lines_as_people_type_them(tmp_path: Path) -> None:

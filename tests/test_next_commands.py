@@ -20,8 +20,7 @@ from support.library import heap_of
 from support.programs import PATIENCE, SOURCES, ask, build, c_program, gdbheap, running
 
 from gdbheap.allocators.runtimes import Runtime, kinds
-from gdbheap.findings import Evidence
-from gdbheap.findings.finding import MAX_LINE
+from gdbheap.findings.finding import MAX_LINE, Evidence
 from gdbheap.host.program_name import command_words
 from gdbheap.host.rights import has_our_rights
 from gdbheap.host.sockets import listening

@@ -14,11 +14,11 @@ import pytest
 
 from gdbheap.answers.at import At, AtMapping
 from gdbheap.answers.holes import Holes
-from gdbheap.answers.pins import Pin, Pins, Sums
+from gdbheap.answers.pins import Pin, Pins, PinSums
 from gdbheap.api.converting import findings_of
 from gdbheap.api.table import MAX_SHOWN, Table
 from gdbheap.commands.surface.progress import Progress
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.mappings.rule import SHARED_MEMORY, Mapped
 from gdbheap.first_page.check_advice import CheckAdvice
 from gdbheap.first_page.ledger import Ledger, Rss
@@ -53,6 +53,28 @@ def test_the_cost_of_stops(rng: random.Random) -> None:
         assert said is not None
         stops, total, each = map(number, said.groups())
         assert stops == cost.stops and abs(stops * each / 1000 - total) <= stops / 2000 + 0.06
+
+
+def test_growth_begins_with_the_net(rng: random.Random) -> None:
+    """Check that the first sentence about growth has the change of RSS: RSS is flat if calls got and returned about
+    the same, whatever they got."""
+    for _ in range(50):
+        before, change = rng.randrange(50 * MIB, 100 * MIB), rng.choice([0, rng.randrange(-40, 41)]) * MIB
+        calls, bytes_got = rng.randrange(2, 5000), rng.randrange(41 * MIB, 80 * MIB)
+        kind: Any = SimpleNamespace
+        answer: Any = SimpleNamespace(
+            brk=kind(bytes=0), mmap=kind(bytes=bytes_got), returned=bytes_got - change, pid=7, seconds=1.0,
+            operations=[kind(id="mmap", calls=calls - 1), kind(id="munmap", calls=1), kind(id="failed", calls=3)],
+            rss_before=before, rss_after=before + change, why_ended="duration",
+        )  # fmt: skip
+        sentence, second = growth_words._sentence(answer, Style()).split(" The process got ")
+        now = Style().bytes(before + change)
+        if change:
+            verb = "grew" if change > 0 else "shrank"
+            assert f"{verb} by {Style().bytes(abs(change))} to {now} in 1.0 s." in sentence
+        else:
+            assert f"stayed at {now} in 1.0 s." in sentence
+        assert second.startswith(Style().bytes(bytes_got)) and f"by {calls:,} calls" in second, second
 
 
 def test_a_mapping_and_its_huge_pages(rng: random.Random) -> None:
@@ -142,7 +164,7 @@ def test_pins_on_the_page(rng: random.Random) -> None:
     for _ in range(20):
         groups = rng.randrange(20, 3000)
         pins = [Pin(place * MIB, 16, "other", "glibc", MIB, 1, []) for place in range(20)]
-        sums = [Sums("glibc", groups, groups, 16 * groups, groups * MIB, 20, ("chunk", "chunks"), "page")]
+        sums = [PinSums("glibc", groups, groups, 16 * groups, groups * MIB, 20, ("chunk", "chunks"), "page")]
         answer = Pins(pins, sums, [], 1, True)
         page = holes_section(Outcome(Holes([], 0, 0, 0)), Outcome(answer), most, Style(rss=100 * MIB)).body
         listed = page.partition('<table id="pins-table">')[2]

@@ -14,7 +14,7 @@ import pytest
 from conftest import ROOT
 from support.programs import interpreters, since
 
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 
 
 def told(release: str, *options: str, pattern: str = "") -> dict[str, Any]:

@@ -14,13 +14,15 @@ from pathlib import Path
 
 import pytest
 from support.scripts import ROOT
-from support.sources import ACCESS, BINDING, CORE, PROCESSORS, modules
+from support.sources import ACCESS, BINDING, CORE, PROCESSORS, modules, without_tests
 
 MACHINE = "machines.machine"
 LIMITS = (1 << 47, 1 << 48, 1 << 63, 1 << 64)
-PAGE = 4096
+# The size of a page, the offsets below it as a mask, and the number of their bits.
+PAGE, BELOW, BITS = 4096, 4095, 12
 WORD = 8
-NAMES = {"fs_base", "page_size", "PAGE_SIZE", "x86_64"}
+NAMES = {"fs_base", "getpagesize", "page_size", "PAGESIZE", "PAGE_SIZE", "SC_PAGESIZE", "SC_PAGE_SIZE", "x86_64"}
+SHIFTS = {ast.LShift: "<<", ast.RShift: ">>"}
 # Formats of the module struct with a word of 64 bits; P and N of Machine.structure are words of the machine.
 FORMAT = re.compile(r"[<>=!@]?[\dxcbBhHiIlLqQsd]*[qQ][\dxcbBhHiIlLqQsd]*")
 ALLOWED: dict[str, set[object]] = {
@@ -48,6 +50,11 @@ ALLOWED: dict[str, set[object]] = {
     "layout.debug_offsets": {"<8sQQ", "<1Q"},
     # CPython's layouts as data: a deque's block.
     "contents.python.objects.owned": {"* 8"},
+    # Pages of gdbheap's own process, and of others on this machine.
+    **dict.fromkeys(("host.headroom", "processes.family", "watching.memory_readings"), {"getpagesize"}),
+    # glibc's links and jemalloc's sizes: the numbers are in their sources, whatever the size of a page is.
+    "allocators.glibc.arenas": {">> 12"},
+    "allocators.request_sizes": {4095},
     # Bits and bytes.
     "contents.python.text.disclosure": {"// 8"},
     # Code and registers of x86-64 itself.
@@ -87,8 +94,11 @@ def of_a_machine(source: str) -> Iterator[tuple[int, object]]:
     """Yield (line, fact) for every fact of one machine in Python's source."""
     for node in ast.walk(ast.parse(source)):
         line, value, literal, called = getattr(node, "lineno", 0), number(node), text(node), name(node)
-        if value == PAGE or value in LIMITS:
+        if value in (PAGE, BELOW, *LIMITS):
             yield line, value
+        shift = SHIFTS.get(type(node.op)) if isinstance(node, (ast.BinOp, ast.AugAssign)) else None
+        if shift and number(node.right if isinstance(node, ast.BinOp) else node.value) == BITS:
+            yield line, f"{shift} {BITS}"
         if literal and (FORMAT.fullmatch(literal) and len(literal) > 1 or literal in NAMES):
             yield line, literal
         if called in NAMES:
@@ -122,21 +132,31 @@ def test_nothing_is_allowed_in_vain() -> None:
 
 
 # Files of the native part that may have facts of a machine, and which.
-RUST = re.compile(r"\b(?:4_?096|0x1000)(?:_?[ui]\w+)?\b|\b1(?:_?u64)? << (?:12|47|48|63|64)\b|\bPAGE\b")
+RUST = re.compile(
+    r"\b(?:4_?09[56]|0x1000|0x[fF]{3})(?:_?[ui]\w+)?\b|\b1(?:_?u64)? << (?:47|48|63|64)\b|(?:<<|>>)=? 12\b|\bPAGE\b"
+)
 RUST_ALLOWED = {
-    ACCESS / "machine.rs": {"1 << 12"},
+    ACCESS / "machine.rs": {"<< 12"},
     # /proc/PID/pagemap's bit for a page that is there.
     ACCESS / "memory" / "pages.rs": {"1 << 63"},
+    # Numbers of other programs' sources, whatever the size of a page is: glibc's links and bins, jemalloc's and
+    # mallocng's bits and sizes.
+    CORE / "allocators" / "glibc" / "lists.rs": {">> 12"},
+    CORE / "allocators" / "glibc" / "running.rs": {">> 12"},
+    CORE / "allocators" / "glibc" / "bins" / "bin.rs": {">> 12"},
+    CORE / "allocators" / "jemalloc" / "layout.rs": {"0xfff"},
+    CORE / "allocators" / "mallocng" / "layout.rs": {">> 12", "4095"},
     # Counts.
-    CORE / "memory_use" / "copies.rs": {"1 << 12"},
-    CORE / "allocators" / "glibc" / "bins" / "sound.rs": {"1 << 12"},
+    CORE / "graph" / "edges.rs": {"<< 12"},
+    CORE / "memory_use" / "copies.rs": {"<< 12"},
+    CORE / "allocators" / "glibc" / "bins" / "sound.rs": {"<< 12"},
     CORE / "structures" / "rust" / "channels.rs": {"1 << 48"},
 }
 
 
 def of_a_machine_in_rust(source: str) -> set[str]:
     """Return the facts of one machine in a Rust source, without its own tests, at its end, which may have any."""
-    return set(RUST.findall(re.sub(r"//.*", "", source.partition("#[cfg(test)]")[0])))
+    return set(RUST.findall(re.sub(r"//.*", "", without_tests(source))))
 
 
 @pytest.mark.parametrize("root", [ACCESS, CORE, BINDING], ids=["access", "core", "binding"])
@@ -154,6 +174,8 @@ def test_rust_asks_the_machine(root: Path) -> None:
     ("source", "found"),
     [
         ("x = 4096\ny = 0x1000", [4096, 4096]),
+        ("x = at & ~0xFFF\ny = at >> 12\ny <<= 12", [4095, ">> 12", "<< 12"]),
+        ("x = at // mmap.PAGESIZE * resource.getpagesize()", ["PAGESIZE", "getpagesize"]),
         ("if a < 1 << 47 or a >= 1 << 64: pass", [1 << 47, 1 << 64]),
         ("struct.unpack(f'<{n}Q', raw)\nstruct.Struct('<q')", ["<1Q", "<q"]),
         ("n = len(raw) // 8\nm = 8 * n % 8", ["// 8", "* 8", "% 8"]),
@@ -174,10 +196,12 @@ def test_the_rule_itself(source: str, found: list[object]) -> None:
         ("const A: u64 = 4096;", {"4096"}),
         ("let b = at / 4_096usize;", {"4_096usize"}),
         ("word < 1 << 47", {"1 << 47"}),
+        ("at & !0xfff == number << 12 || at >> 12 == 7", {"0xfff", "<< 12", ">> 12"}),
         ("at / PAGE * PAGE", {"PAGE"}),
         ("const PAGE_IS_HUGE: u64 = 1 << 6; // 4096", set()),
         ("let e = 4096;\n#[cfg(test)]\nmod tests { const PAGE: u64 = 1 << 12; }", {"4096"}),
         ("let c = 40960; let d = 1 << 120;", set()),
+        ("#[cfg(test)]\nmod testing;\nlet e = 4096;", {"4096"}),
     ],
 )
 def test_the_rust_rule_itself(source: str, found: set[str]) -> None:
@@ -199,7 +223,7 @@ PROCESSOR = re.compile(
 )
 
 
-@pytest.mark.parametrize("root", [ACCESS, CORE], ids=["access", "core"])
+@pytest.mark.parametrize("root", [ACCESS, CORE, BINDING], ids=["access", "core", "binding"])
 def test_one_folder_knows_the_processor(root: Path) -> None:
     """Check that no other source names a processor, not even in a comment."""
     found = {}

@@ -36,7 +36,7 @@ from support.programs import (
 )
 
 from gdbheap.contents.python.objects.slack import find_slack
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.leak_like import rule as one_container
 from gdbheap.first_page import ledger
 from gdbheap.report.words.findings import advice_of

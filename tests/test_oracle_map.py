@@ -7,6 +7,7 @@ import re
 import struct
 import xml.etree.ElementTree as ElementTree
 from collections import Counter
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +27,7 @@ from support.programs import (
     running,
 )
 
-from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
+from gdbheap.answers.heap_map import Cell, CellPart, HeapMap, MapGroup
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.heap_map import render
 
@@ -194,9 +195,9 @@ def made_map(rng: random.Random) -> HeapMap:
     """Return a map of one group with cells of every kind."""
     states = {"glibc.used": "used", "glibc.free": "free", "glibc.top": "top", "other": None}
     ids = rng.choices(list(states), k=300)
-    parts_of = [[Part(name, 4096, 4096, rng.choice([0, 4096]), states[name])] for name in ids]
+    parts_of = [[CellPart(name, 4096, 4096, rng.choice([0, 4096]), states[name])] for name in ids]
     cells = [Cell(4096 * at, 4096 * (at + 1), found) for at, found in enumerate(parts_of)]
-    return HeapMap(4096, [Group("main arena", "glibc", 0, 0, 300 * 4096, None, cells)], [])
+    return HeapMap(4096, [MapGroup("main arena", "glibc", 0, 0, 300 * 4096, None, cells)], [])
 
 
 def test_colours_and_width(rng: random.Random) -> None:
@@ -207,6 +208,33 @@ def test_colours_and_width(rng: random.Random) -> None:
     assert "\033" not in without and "\033[32m" in coloured
     assert re.sub(r"\033\[[0-9]*m", "", coloured) == without
     assert max(map(len, without.splitlines()[1:-2])) == width
+
+
+def test_the_sums_and_the_longest_free_run(rng: random.Random) -> None:
+    """Check the first line: the resident bytes of each kind, and the adjacent cells that have the most free bytes."""
+    answer = made_map(rng)
+    sums: Counter[str] = Counter()
+    runs: Counter[int] = Counter()
+    start = None
+    for cell in answer.rows[0].cells:
+        (part,) = cell.parts
+        sums[part.state or "other"] += part.resident or 0
+        is_free = part.state in ("free", "top")
+        start = (cell.start if start is None else start) if is_free else None
+        if start is not None:
+            runs[start] += part.virtual
+    told = [f"{sums['used']:,} bytes in use", f"{sums['free'] + sums['top']:,} bytes free"]
+    told += [f"{sums['other']:,} bytes other memory"] if sums["other"] else []
+    first = render(answer, Style(exact=True), 0).splitlines()[0]
+    size = f"The map shows {300 * 4096:,} bytes: "
+    assert first.startswith(size + " and ".join(filter(None, [", ".join(told[:-1]), told[-1]])) + ". "), first
+    most = max(runs.values())
+    begins = [place for place, free in runs.items() if free == most]
+    assert first.endswith(f"{most:,} bytes free.") and any(f"begins at {place:#x} (" in first for place in begins)
+    whole = replace(answer, rows=[replace(answer.rows[0], resident=sum(sums.values()))])
+    assert f" bytes, {sum(sums.values()):,} bytes of it resident: " in render(whole, Style(exact=True), 0)
+    used = replace(answer.rows[0], cells=[Cell(0, 4096, [CellPart("glibc.used", 4096, 4096, 4096, "used")])])
+    assert "longest run" not in render(replace(answer, rows=[used]), Style(), 0)
 
 
 @pytest.mark.parametrize("form", [PROCESS, GCORE])
@@ -227,7 +255,7 @@ def test_svg(name: str, form: str, rng: random.Random, tmp_path: Path) -> None:
         x, y, wide, high = (int(shape[key]) for key in ("x", "y", "width", "height"))
         assert wide > 0 and high > 0 and x >= 0 and y >= 0 and x + wide <= width and y + high <= height
     words = "".join(text.text or "" for text in root.iter(f"{SVG}text"))
-    assert "One bar is" in words and all(group["name"] in words for group in answer["rows"])
+    assert "Each bar shows" in words and all(group["name"] in words for group in answer["rows"])
     area = sum(int(shape["width"]) * int(shape["height"]) for shape in shapes if int(shape["width"]) % 8 == 0)
     assert area == 8 * 16 * sum(len(group["cells"]) for group in answer["rows"])
 

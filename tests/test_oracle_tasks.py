@@ -211,12 +211,23 @@ def test_retained_by_tasks(release: str, rng: random.Random, tmp_path: Path) -> 
     python = interpreter_of_release(release).executable
     with running([python, "-c", HOLDING, str(rng.getrandbits(32))], tmp_path) as target:
         rows = ask("tasks", str(target.pid), "--retained", "--kind=task")["rows"]
+        each = ask("tasks", str(target.pid), "--retained", "--list", "--sort=retained", "--kind=task", "--top=all")[
+            "rows"
+        ]
+        text = gdbheap("tasks", str(target.pid), "--retained", "--list").stdout
         known = json.loads(target.stderr)
     by_name = {row["coroutine"]: row for row in rows}
     assert by_name.keys() == {"stands", "main"}
     assert all(row["retained"] >= row["bytes"] for row in rows)
     # Blocks have headers and classes of sizes; besides frames, futures and callbacks are not in the program's count.
     assert known <= by_name["stands"]["retained"] <= 1.35 * known
+    sizes = [one["retained"] for one in each]
+    assert sizes == sorted(sizes, reverse=True) and all(one["retained"] >= one["bytes"] for one in each)
+    # Objects that several tasks hold together are freed only with all of them.
+    assert (
+        sum(sizes) <= sum(row["retained"] for row in rows)
+        and "retained" in text.partition("\n\n")[2].partition("\n")[0]
+    )
 
 
 SHARED = """

@@ -142,14 +142,17 @@ def test_free_and_locked(rng: random.Random, tmp_path: Path) -> None:
 
 
 def test_owners_say_what_they_leave_out(rng: random.Random, tmp_path: Path) -> None:
-    """Check that the list of the heap's holders states in a line the bytes outside of the heap, and their largest
-    holder."""
+    """Check that below the heap's holders stand the bytes outside of the heap, with the name of each holder."""
     mebibytes = rng.randrange(24, 64)
     with running(started("static", mebibytes, tmp_path), tmp_path) as target:
         answer, text = ask("owners", str(target.pid)), gdbheap("owners", str(target.pid)).stdout
     assert answer["outside"] == pytest.approx(mebibytes * MIB, rel=0.02)
     assert answer["outside_most"].startswith("static variable 'table'")
     assert f"Not in this list: {mebibytes}." in text
+    assert sum(row["resident"] for row in answer["outside_rows"]) == answer["outside"]
+    first = answer["outside_rows"][0]
+    assert (first["path"], first["resident"]) == (answer["outside_most"], pytest.approx(mebibytes * MIB, rel=0.02))
+    assert first["path"] in text.partition("Not in this list")[2]
 
 
 @pytest.mark.parametrize(

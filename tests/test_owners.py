@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import os
 import random
 import re
 import shutil
@@ -16,6 +18,7 @@ from support.programs import (
     RELEASES,
     SOURCES,
     ask,
+    build,
     c_program,
     gdbheap,
     interpreter_of_release,
@@ -23,7 +26,7 @@ from support.programs import (
 )
 
 from gdbheap.contents.java.heap_place import java_heap
-from gdbheap.targets.environment import started_as
+from gdbheap.targets.start_environment import started_as
 
 KEYS = {"path", "bytes", "resident", "share", "blocks", "what"}
 
@@ -73,6 +76,34 @@ def test_a_program_by_its_link(tmp_path: Path) -> None:
     with running([str(script), "0"], tmp_path) as target:
         rows = ask("owners", str(target.pid))["rows"]
     assert rows[0]["path"].startswith("'sessions' in hangs")
+
+
+@pytest.mark.parametrize("kind", ["symbolic", "hard", "folder"])
+def test_frames_have_the_name_of_the_link(kind: str, rng: random.Random, tmp_path: Path) -> None:
+    """Check that frames without symbols are named by the link that started the program: of a stopped process, of a
+    core, of followed calls and of a trace."""
+    program, name = build("hangs", "-s"), f"server-{rng.randrange(1 << 30)}"
+    link = tmp_path / name
+    if kind == "hard":
+        shutil.copy(program, tmp_path / "file")
+        os.link(tmp_path / "file", link)
+    elif kind == "symbolic":
+        link.symlink_to(program)
+    else:
+        (tmp_path / "bin").symlink_to(program.parent)
+        link, name = tmp_path / "bin" / program.name, program.name
+    with running([str(link), "3", "0"], tmp_path) as target:
+        for form in (target.as_form(PROCESS), target.as_form(GCORE)):
+            frames = [frame for row in ask("threads", form, "--c-frames")["rows"] for frame in row["running"]]
+            assert any(frame["function"].startswith(f"{name}+0x") for frame in frames), frames
+            assert not any(frame["function"].startswith(f"{program.name}+0x") for frame in frames) or kind == "folder"
+    command = [str(link), str(rng.randrange(1000)), "0"]
+    done = gdbheap("growth", "--json", "--top=all", "--", *command, stdin=subprocess.DEVNULL)
+    log = str(tmp_path / "calls.log")
+    assert gdbheap("trace", "-o", log, "--stacks=1", "--", *command, stdin=subprocess.DEVNULL).returncode == 0
+    for stacks in (json.loads(done.stdout)["sites"], ask("stacks", log, "--top=all")["rows"]):
+        own = [frame for stack in stacks for frame in stack["frames"] if frame["name"].startswith(f"{name}+0x")]
+        assert own and {Path(frame["file"]).name for frame in own} == {name}, stacks[:2]
 
 
 KEPT = """

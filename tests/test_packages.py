@@ -34,6 +34,15 @@ def in_git() -> set[str]:
     return {name for name in said.split("\0") if name and (ROOT / name).is_file()}
 
 
+def test_built_files_are_not_in_git() -> None:
+    """Check that git has no file that is built: none that it ignores, no page of a manual and no report."""
+    known = in_git()
+    command = ["git", "ls-files", "-z", "--cached", "--ignored", "--exclude-standard"]
+    assert subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout == ""
+    assert sorted(name for name in known if name.endswith((".html", ".1", ".gz", ".whl", ".so", ".pyc"))) == []
+    assert "packaging/man/" in (ROOT / ".gitignore").read_text(encoding="utf-8")
+
+
 def test_source_distribution(tmp_path: Path) -> None:
     """Check that the source distribution has every file of git and the manual page, and no other file, even if the
     checkout contains a build, a core and a cache.
@@ -336,3 +345,11 @@ def test_a_fitting_wheel(tmp_path: Path) -> None:
     assert found() == fitting
     (tmp_path / "file").write_text("2")
     assert found() == ""
+
+
+def test_module_in_a_checkout() -> None:
+    """Check that ``python -m gdbheap`` says what to run where it finds the sources instead of an installation."""
+    command = [sys.executable, "-m", "gdbheap", "--version"]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=PATIENCE)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert "not an installation" in done.stderr and ".venv/bin/gdbheap" in done.stderr

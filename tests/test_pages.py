@@ -24,8 +24,8 @@ from support.programs import ask, c_program, gdbheap, interpreters, plain_enviro
 from support.recorded import finished, recorded
 from support.recordings import finish, recording
 
-from gdbheap.answers.heap_map import Cell, Group, HeapMap, Part
-from gdbheap.answers.shared_out import Part as PartOfHolder
+from gdbheap.answers.heap_map import Cell, CellPart, HeapMap, MapGroup
+from gdbheap.answers.shared_out import HolderPart
 from gdbheap.findings.holder.rule import MainHolder
 from gdbheap.first_page.ledger import Ledger, Line, Rss
 from gdbheap.first_page.summary import Summary
@@ -36,7 +36,7 @@ from gdbheap.report.page.target import target_page
 from gdbheap.report.text.style import Style
 from gdbheap.snapshots.file import read
 from gdbheap.snapshots.overview import Outcome, Overview, overview_of_snapshot
-from gdbheap.snapshots.type_places import Places, TypeShare
+from gdbheap.snapshots.type_places import TypePlaces, TypeShare
 
 pytestmark = pytest.mark.skipif(not interpreters(), reason="no CPython")
 
@@ -268,15 +268,18 @@ def random_overview(rng: random.Random, count: int, stretches: int = 1) -> Overv
     for number in range(count):
         state = rng.choice(states)
         resident = rng.choice((0, 4096))
-        cells.append(Cell(number << 12, (number + 1) << 12, [Part("x", 4096, 4096, resident, state)]))
+        cells.append(Cell(number << 12, (number + 1) << 12, [CellPart("x", 4096, 4096, resident, state)]))
     some = rng.sample(range(count), count // 9)
     shares = [TypeShare(number, f"{rng.random()}<{'y' * 200}>", 1, 8, 8) for number in some]
     length = count // stretches
     parts = [cells[at : at + length] for at in range(0, count, length)]
-    groups = [Group("<made up>", "x", None, part[0].start, part[-1].end, None, part) for part in parts]
+    groups = [MapGroup("<made up>", "x", None, part[0].start, part[-1].end, None, part) for part in parts]
     nothing: Outcome[Any] = Outcome(None, "made up")
     ledger = Ledger(Rss(None, None, "nobody"), [], [])
-    drawn, places = Outcome(HeapMap(4096, groups, [])), Outcome(Places(sorted(shares, key=lambda share: share.place)))
+    drawn, places = (
+        Outcome(HeapMap(4096, groups, [])),
+        Outcome(TypePlaces(sorted(shares, key=lambda share: share.place))),
+    )
     return Overview(0.0, {}, ledger, drawn, places, *[nothing] * 10)
 
 
@@ -322,7 +325,7 @@ def test_memory_by_holder_adds_up() -> None:
         Line("file.text", "file", "code", 70, 70, 0), Line("other", None, "other", 30, 30, 0),
         Line("other.java", "other", "Java", 30, 30, 0),
     ]  # fmt: skip
-    held = [MainHolder(400, 350, None, "CACHE", "dict", 3, "variable", 1, [], [PartOfHolder("str", 3, 300)])]
+    held = [MainHolder(400, 350, None, "CACHE", "dict", 3, "variable", 1, [], [HolderPart("str", 3, 300)])]
     held.append(MainHolder(99, 99, None, "Java", None, None, "runtime"))
     tree = holder_tree(Ledger(Rss(1000, 0, ""), lines, []), held)
     sums = {" > ".join(frame.name for frame in frames): size for frames, size, _count in tree}

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from support.programs import ask, build, gdbheap, running
+from support.programs import ask, build, c_program, gdbheap, running
 
 MIB = 1 << 20
 # One object in 300 stays, so that no arena of pymalloc becomes empty.
@@ -52,8 +52,28 @@ def test_pages_between_blocks_of_a_variable(rng: random.Random, tmp_path: Path) 
         page = ask("", str(target.pid))
         pins = gdbheap("pins", str(target.pid), "--allocator=glibc").stdout
     found = finding(page, "pinned-pages")
-    assert re.search(r"(all|\d+ of) \d+ examined blocks are held by 'long_lived' in pinning", found["text"]), found
+    held = r"(all \d+ examined blocks|of \d+ examined blocks, \d+) are held by 'long_lived' in pinning"
+    assert re.search(held, found["text"]), found
     assert any(" pins " in line for line in found["commands"]) and pins.startswith("Removing")
+
+
+def test_a_fair_sample_of_two_variables(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the examined blocks of two tables are as many as the free bytes between the blocks of each table, and
+    that the finding has the bytes that 'heap pins' promises."""
+    light, heavy, size = rng.randrange(3000, 6000), rng.randrange(3000, 6000), rng.randrange(2600, 3000)
+    with running(c_program("two_pinning", light, heavy, size), tmp_path) as target:
+        page, pins = ask("", str(target.pid)), ask("pins", str(target.pid), "--allocator=glibc")
+    found = finding(page, "pinned-pages")
+    row = r"of (\d+) examined blocks, (\d+) are held by '(light|heavy)' in two_pinning, (\d+) by '(light|heavy)' in two"
+    shown = re.search(row, found["text"])
+    assert shown is not None, found["text"]
+    examined, most, least = int(shown[1]), int(shown[2]), int(shown[4])
+    counts = {shown[3]: most, shown[5]: least}
+    assert most >= least and most + least == examined == 32, found["text"]
+    assert abs(counts["light"] - examined * light / (light + heavy)) <= 3, (counts, light, heavy, size)
+    sums = pins["sums"][0]
+    assert found["figures"]["would_free"] == sums["would_free"] == found["bytes"] + sums["bytes"]
+    assert "Freeing the blocks would return" in found["text"]
 
 
 def test_arenas_of_a_python_variable(rng: random.Random, tmp_path: Path) -> None:
@@ -62,7 +82,7 @@ def test_arenas_of_a_python_variable(rng: random.Random, tmp_path: Path) -> None
     with running([sys.executable, "-c", script], tmp_path, {"PYTHONMALLOC": "pymalloc"}) as target:
         page, text = ask("", str(target.pid)), gdbheap("", str(target.pid), "--bytes").stdout
     found = finding(page, "pymalloc-arenas")
-    assert re.search(r"examined blocks are held by kept\b", found["text"]), found["text"]
+    assert re.search(r"(examined blocks|examined blocks, \d+) are held by kept\b", found["text"]), found["text"]
     # No call returns free pages of arenas that are in use: they stay, and the table says the same.
     lines = {line["id"]: line for line in page["ledger"]}
     assert lines["pymalloc.free"]["whole"] > 0 and lines["pymalloc.free"]["reclaimable"] == 0

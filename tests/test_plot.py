@@ -24,9 +24,9 @@ from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, running, sta
 
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.report.formats import plot
-from gdbheap.report.words.recording import duration_text
+from gdbheap.report.words.record import duration_text
 from gdbheap.sampling.curves import Curve, curves_of
-from gdbheap.sampling.sample import ArenaSample, ClassSample, Event, MallocSample, PoolsSample, Sample, Series
+from gdbheap.sampling.sample import ArenaSample, ClassSample, MallocSample, PoolsSample, Sample, Series, SeriesEvent
 from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.sampling.series import SeriesFile, read
 
@@ -38,13 +38,13 @@ def written(path: Path, rng: random.Random, pids: int = 2, count: int = 40) -> S
     found = Series(START, "1", 1.0)
     for pid in range(1, pids + 1):
         target = {"exe": f"/bin/prog<{pid}>&"}
-        found.events.append(Event(START, 0.0, "start", pid, target=target))
+        found.events.append(SeriesEvent(START, 0.0, "start", pid, target=target))
         for second in range(count):
             in_use = rng.randrange(1 << 20, 1 << 26) if rng.random() < 0.7 else None
             arena = ArenaSample(4096, rng.randrange(1 << 26, 1 << 28), 1 << 28, None, in_use)
             rss = rng.randrange(1 << 20, 1 << 28) * pid
             found.samples.append(Sample(pid, START + second, float(second), rss, malloc=MallocSample([arena])))
-        found.events.append(Event(START + 5, 5.0, "snapshot", pid, path="a.heap"))
+        found.events.append(SeriesEvent(START + 5, 5.0, "snapshot", pid, path="a.heap"))
     out = SeriesFile(str(path), found)
     for row in [*found.events, *found.samples]:
         out.add(row)

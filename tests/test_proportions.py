@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 from support.programs import GDBHEAP, SOURCES, c_program, running
+from support.work import ended
 
 from gdbheap import heap as heaps
 from gdbheap.heap import Heap
@@ -18,13 +19,6 @@ from gdbheap.targets.ranges import Ranges
 from gdbheap.targets.stack_mappings import Stack, live_parts
 from gdbheap.targets.target import Target
 
-# A separate process, so that its peak is not that of the tests.
-MEASURE = """
-import os, subprocess, sys
-child = subprocess.Popen(sys.argv[1:], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-_pid, status, usage = os.wait4(child.pid, 0)
-print(os.waitstatus_to_exitcode(status), usage.ru_maxrss)
-"""
 # Memory of gdbheap and its libraries, and for each byte of the target: up to 2 were observed, and 5 for an export.
 # Without a limit it was 12 to 34.
 BASE, TIMES, OF_EXPORT = 96 << 20, 4, 8
@@ -58,16 +52,14 @@ def test_memory(program: tuple[str, ...], words: list[str], tmp_path: Path) -> N
     """Check that the peak of gdbheap's RSS is at most a few times that of the target."""
     with running(started(tmp_path, *program), tmp_path) as target:
         named = {"PID": str(target.pid), "OUT": str(tmp_path / "out")}
-        command = [sys.executable, "-c", MEASURE, str(GDBHEAP), *(named.get(word, word) for word in words)]
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        status, peak = map(int, done.stdout.split())
+        status, said, peak = ended([GDBHEAP, *(named.get(word, word) for word in words)])
         rss = next(
             int(line.split()[1]) << 10
             for line in Path(f"/proc/{target.pid}/status").read_text().splitlines()
             if line.startswith("VmRSS:")
         )
     most = BASE + (OF_EXPORT if words[0] == "export" else TIMES) * rss
-    assert status == 0 and peak << 10 < most, (status, peak, rss >> 10)
+    assert status == 0 and peak < most, (status, peak, rss, said)
 
 
 def test_steps_for_each_thread(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -20,10 +20,12 @@ PAGE = ROOT / "CONTRIBUTING.md"
 STEP = re.compile(r"^\d\. \*\*.*?(?=^\d\. \*\*|\Z)", re.MULTILINE | re.DOTALL)
 FILE = re.compile(r"`([\w/]+\.py)`")
 BLOCK = re.compile(r"^   ```python\n(.*?)^   ```$", re.MULTILINE | re.DOTALL)
-LIST, CONTENTS = "commands/surface/registry.py", "gdbheap/contents/finding.py"
+LIST, CONTENTS = "commands/surface/registry.py", "gdbheap/contents/registry.py"
 FIRST_OF_CONTENTS = "(PythonContent, "
 LAST_IMPORT = "from gdbheap.contents.python.content import PythonContent\n"
 FIRST_OF_LIST = '        "arenas": "arenas",\n'
+# The tests of the sources alone.
+GUARDS = ("contents_named", "dataclass", "found_by_name", "imports")
 
 
 def steps(title: str) -> list[tuple[str, str]]:
@@ -65,6 +67,11 @@ class Copy:
         assert done.returncode == 0, (words, done.stdout[-3000:], done.stderr[-3000:])
         return done.stdout
 
+    def check_sources(self) -> None:
+        """Run the tests of the order of the sources."""
+        for name in GUARDS:
+            self.run("-m", "pytest", "-q", "-p", "no:cacheprovider", f"tests/test_{name}.py")
+
 
 def test_a_command(tmp_path: Path) -> None:
     """Check that the new command answers, is in every help, and passes ruff and the tests that go through all
@@ -90,6 +97,7 @@ def test_a_command(tmp_path: Path) -> None:
         shown = copy.run(command, "oldest", str(target.pid), "--threads")
     assert answer["rows"][0]["index"] == 0 and "in use" in shown
     copy.run("-m", "pytest", "-q", "-p", "no:cacheprovider", "tests/test_completion.py", "tests/test_commands.py")
+    copy.check_sources()
     for tool in (["ruff", "check", "-q"], ["ruff", "format", "--check", "-q"]):
         copy.run("-m", *tool, *(name for name, _ in files))
 
@@ -109,6 +117,8 @@ def test_a_kind_of_contents(tmp_path: Path) -> None:
     text = text.replace(LAST_IMPORT, f"{LAST_IMPORT}from {module} import StdioContent\n")
     found.write_text(text, encoding="utf-8")
     copy.build()
+    copy.run("scripts/rooms.py", "--write")
+    copy.check_sources()
     with running(c_program("opens_files", 37), tmp_path) as target:
         command = "packaging/script/gdbheap-python"
         answer = json.loads(copy.run(command, "chunks", str(target.pid), "--by=type", "--json"))

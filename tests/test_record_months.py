@@ -12,14 +12,14 @@ import subprocess
 from pathlib import Path
 
 import pytest
+from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, gdbheap
-from test_watch import wait_for
 
 from gdbheap.errors import GdbheapError, UsageError
 from gdbheap.files import hold_folder_of
 from gdbheap.files.folders import HeldFolder, hold
 from gdbheap.sampling.rotation import Rotation, SeriesFiles, remove_oldest
-from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 from gdbheap.sampling.series import SeriesFile, read
 
 START = 1.7e9
@@ -43,7 +43,7 @@ def test_a_restart_continues(tmp_path: Path, rng: random.Random, name: str) -> N
     after = SeriesFile(path, Series(START + pause, "1", 1.0), replace=False)
     assert after.began == START
     after.add(sample(0, 3))
-    after.add(Event(START + pause + 1, 1.0, "close", reason="ended"))
+    after.add(SeriesEvent(START + pause + 1, 1.0, "close", reason="ended"))
     after.close()
     found = read(path)
     assert [(row.offset, row.rss) for row in found.samples] == [(0, 1), (1, 2), (pause, 3)] and not found.cut
@@ -99,7 +99,7 @@ def test_files_have_a_size(tmp_path: Path, rng: random.Random, name: str) -> Non
     """Check that no row is lost, that each file can be read alone and all together are one recording, and that older
     files are removed."""
     path, size, count = str(tmp_path / name), rng.randrange(1500, 2500), rng.randrange(200, 400)
-    first = Event(START, 0.0, "start", 7, target={"kind": "process", "pid": 7})
+    first = SeriesEvent(START, 0.0, "start", 7, target={"kind": "process", "pid": 7})
     out = SeriesFiles(path, Series(START, "1", 1.0), Rotation(size), lambda: [first])
     rows = [sample(float(number), number + 1) for number in range(count)]
     for row in rows:

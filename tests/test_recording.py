@@ -37,7 +37,7 @@ from gdbheap.allocators.glibc.allocator import GlibcAllocator
 from gdbheap.errors import UsageError
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.usage import usage_of
-from gdbheap.sampling.sample import Event, Sample, Series
+from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.sampling.sampler import Sampler
 from gdbheap.sampling.series import read
@@ -297,7 +297,7 @@ def test_one_that_is_found_has_been_sampled() -> None:
     with subprocess.Popen(["sleep", "60"]) as child:
         kinds = []
         for row in Sampler(Programs([child.pid])).take():
-            kinds.append(row.kind if isinstance(row, Event) else "sample")
+            kinds.append(row.kind if isinstance(row, SeriesEvent) else "sample")
             child.kill()
             child.wait()
         assert kinds == ["start", "sample"]

@@ -18,7 +18,7 @@ from gdbheap.answers.accounting.records import SCHEMA, from_json, to_json
 from gdbheap.commands.surface.parser import parse
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import UsageError
-from gdbheap.findings import Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.first_page.ledger import Ledger, Line
 from gdbheap.host.identity import CONTAINER
 from gdbheap.snapshots.difference import Trend

@@ -70,6 +70,39 @@ int main(void) {
     return getchar() == 1 && fence != NULL;
 }
 """
+# A thread frees temporaries of 8 KiB in its own arena, between blocks that it keeps. The main arena has a large block.
+OF_A_THREAD = """
+#include <pthread.h>
+#include <semaphore.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+static sem_t freed;
+static char *large, *temporary[8000], *pins[8000];
+static void *work(void *none) {
+    for (int i = 0; i < 8000; i++) {
+        memset(temporary[i] = malloc(8192 + i % 64), 1, 8192);
+        if (i % 100 == 0)
+            pins[i] = malloc(100);
+    }
+    for (int i = 0; i < 8000; i++)
+        free(temporary[i]);
+    sem_post(&freed);
+    pause();
+    return none;
+}
+int main(void) {
+    pthread_t thread;
+    free(malloc(24 << 20));
+    large = memset(malloc(20 << 20), 1, 20 << 20);
+    sem_init(&freed, 0, 0);
+    pthread_create(&thread, NULL, work, NULL);
+    sem_wait(&freed);
+    printf("a line\\n");
+    return getchar() == 1 && large[0] == 1 && pins[0] != NULL;
+}
+"""
 
 
 @pytest.mark.parametrize("remedy", KEPT)
@@ -85,6 +118,15 @@ def test_holes_of_small_blocks_are_not_of_large_ones(tmp_path: Path) -> None:
     """Check that merged small blocks next to large ones get no advice about the threshold of large blocks."""
     with compiled(MERGED, tmp_path) as program, running([str(program)], tmp_path) as target:
         found = {row["id"]: row["bytes"] for row in ask("", str(target.pid))["findings"]}
+    assert "large-chunks" not in found and max(found.values()) > 20 << 20, found
+
+
+def test_holes_of_a_thread_are_not_of_large_ones(tmp_path: Path) -> None:
+    """Check that holes in a thread's arena are not taken for those of large blocks in the main arena."""
+    with compiled(OF_A_THREAD, tmp_path) as program, running([str(program)], tmp_path) as target:
+        found = {row["id"]: row["bytes"] for row in ask("", str(target.pid))["findings"]}
+        holes = ask("holes", str(target.pid), "--min=256K", "--top=all")["rows"]
+    assert sum(row["resident"] for row in holes) > 40 << 20 and {row["arena"] for row in holes} == {1}
     assert "large-chunks" not in found and max(found.values()) > 20 << 20, found
 
 

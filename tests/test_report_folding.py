@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import random
+from dataclasses import replace
 
 import pytest
 
 from gdbheap.answers.accounting.paths import in_words
-from gdbheap.answers.why import Holder, Why
+from gdbheap.answers.why import Dominator, Why, WhyStep
 from gdbheap.graph.paths import Path, Step
 from gdbheap.report.text.folding import NO_GAP, ROWS_AT_EACH_END, Gap, folded
 from gdbheap.report.text.style import Style
@@ -70,14 +71,14 @@ def test_names_are_not_numbers() -> None:
 def test_why_folds_blocks_and_says_what_it_lacks() -> None:
     """Check that a chain of blocks and a long list are folded, and that the text says how many steps are left out."""
     blocks = [Step(64 * place, "block", f"holds it (a block of {100 + place} bytes)") for place in range(20)]
-    text = render(why(blocks, 20), Style())
+    text = below(why(blocks, 20))
     assert "18 more such blocks" in text and text.count("a block of") == 2
     steps = [Step(64 * place, "Node", ".next") for place in range(200)]
-    text = render(why(steps, 1_000_000), Style())
+    text = below(why(steps, 1_000_000))
     assert text.count(".next") == 2 and "999,998 more such steps" in text and "more steps" not in text
     assert "999,998 more  such objects" in text
     steps = [Step(64 * place, "ab"[place < 100], ".next") for place in range(200)]
-    text = render(why(steps, 1_000_000), Style())
+    text = below(why(steps, 1_000_000))
     assert "999,800 more steps" in text and text.count("98 more such steps") == 2
     assert "999,800 more  objects" in text
 
@@ -99,5 +100,30 @@ def test_blocks_of_a_way_are_said_once() -> None:
 
 def why(steps: list[Step], length: int) -> Why:
     """Return an answer with that chain; each step is a dominator too."""
-    holders = [Holder(step.address, step.type, 100) for step in steps]
+    holders = [Dominator(step.address, step.type, 100) for step in steps]
     return Why(1, "object", steps, length, None, True, holders, length, 100, 0)
+
+
+def below(answer: Why) -> str:
+    """Return the text of an answer below its first line."""
+    first, _, rest = render(answer, Style()).partition("\n\n")
+    assert first.startswith("0x1 (object) is kept by ") and first.endswith(" It retains 100 B.")
+    return rest
+
+
+@pytest.mark.parametrize(
+    ("edges", "expression", "certain", "expected"),
+    [
+        ([], "sys.modules['app'].CACHE[3].payload", True, "is kept by app.CACHE[3].payload. It retains 7 B."),
+        (["'list' in program", *["+0x0"] * 9], None, True, "is kept by 'list' in program … +0x0 +0x0 +0x0"),
+        (["stack of thread 7", ".x"], None, False, "may be kept by stack of thread 7 .x. It retains 7 B. The chain is"),
+        ([], f"sys.modules['app'].{'x' * 900}", True, "xxxx…. It retains"),
+    ],
+)
+def test_what_keeps_it(edges: list[str], expression: str | None, certain: bool, expected: str) -> None:
+    """Check the first line: what keeps the block, shortened if it is long, and whether that is certain."""
+    steps = [WhyStep(64 * place, "T", edge, certain) for place, edge in enumerate(edges or ["sys.modules", ".x"])]
+    answer = replace(why(steps, len(steps)), retained=7, expression=expression, certain=certain)
+    first, _, rest = render(answer, Style()).partition("\n\n")
+    assert first.startswith("0x1 (object) ") and expected in first and len(first) < 300, first
+    assert expression is None or f"As a Python expression: {expression}" in rest

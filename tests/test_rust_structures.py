@@ -14,7 +14,7 @@ import pytest
 from support.library import heap_of
 from support.programs import FORMS, PROCESS, SOURCES, ask, running
 
-from gdbheap.contents.cxx.kinds import Kind, Libraries, Structures
+from gdbheap.contents.cxx.kinds import CxxKind, Libraries, Structures
 from gdbheap.contents.rust.types import TEXTS
 from gdbheap.heap import Heap
 
@@ -91,9 +91,9 @@ def truth_of(told: str) -> dict[int, tuple[str, str]]:
     return {int(at, 16): (what, name) for at, what, name in rows}
 
 
-def claims(structures: Structures) -> dict[int, Kind]:
+def claims(structures: Structures) -> dict[int, CxxKind]:
     """Return {address: kind} of all named blocks."""
-    found: dict[int, Kind] = {}
+    found: dict[int, CxxKind] = {}
     for row in structures.sums:
         blocks = structures.native.blocks_of({row.number}, 1 << 30)
         assert (len(blocks), sum(size for _address, size in blocks)) == (row.count, row.bytes)
@@ -101,7 +101,7 @@ def claims(structures: Structures) -> dict[int, Kind]:
     return found
 
 
-def is_right(kind: Kind, truth: tuple[str, str] | None) -> bool:
+def is_right(kind: CxxKind, truth: tuple[str, str] | None) -> bool:
     """Return whether a block that was made for `truth` may have this kind, and whether its type is right if it has
     one."""
     named = kind.type is None or (truth is not None and kind.type == truth[1])

@@ -222,12 +222,12 @@ def limit(megabytes: int) -> Callable[[], None]:
 
 
 def test_no_descriptors_left(counting: Counting) -> None:
-    """Check that gdbheap answers or says why not if hardly any open files are allowed."""
-    for number in (4, 6, 8, 10, 12, 16, 24, 64):
+    """Check that gdbheap answers or says why not, in one line, if hardly any open files are allowed."""
+    for number in (4, 6, 8, 10, 11, 12, 13, 16, 24, 64):
         done = programs.gdbheap(
             str(counting.pid), preexec_fn=lambda n=number: resource.setrlimit(resource.RLIMIT_NOFILE, (n, n))
         )
-        assert done.returncode == 0 or done.stderr, done
+        assert done.returncode == 0 or len(done.stderr.splitlines()) == 1, done
         counting.runs_on()
     assert done.returncode == 0
 

@@ -32,7 +32,7 @@ from support.programs import GDBHEAP, PATIENCE, Running, ask, c_program, gdbheap
 from support.sessions import Session, session
 from support.users import NOBODY
 
-from gdbheap.commands.shell import words
+from gdbheap.commands.shell import line_words
 from gdbheap.commands.surface.registry import COMMANDS
 
 MIB = 1 << 20
@@ -215,15 +215,15 @@ def test_options_of_the_session(core: Path) -> None:
 def test_help_is_the_declarations(core: Path) -> None:
     """Check that every command of gdb has help here, and no other."""
     text = piped(core, "help\n").stdout
-    assert all(f"\n  heap {noun} " in text for noun in words.OFFERED if noun)
-    assert set(words.OFFERED) == set(COMMANDS) - set(SHELL_ONLY)
-    typed = "".join(f"help {noun}\nhelp heap {noun}\nheap {noun} --help\n" for noun in words.OFFERED if noun)
+    assert all(f"\n  heap {noun} " in text for noun in line_words.OFFERED if noun)
+    assert set(line_words.OFFERED) == set(COMMANDS) - set(SHELL_ONLY)
+    typed = "".join(f"help {noun}\nhelp heap {noun}\nheap {noun} --help\n" for noun in line_words.OFFERED if noun)
     pages = piped(core, typed).stdout.split("\nExample: ")[:-1]
-    nouns = [noun for noun in words.OFFERED if noun for _ in range(3)]
+    nouns = [noun for noun in line_words.OFFERED if noun for _ in range(3)]
     assert len(pages) == len(nouns)
     assert all(f"Usage: {COMMANDS[noun].name}" in page for noun, page in zip(nouns, pages))
     whole = piped(core, "help heap\n").stdout
-    assert "Usage: heap [COMMAND] [options]" in whole and "\n  --detail  " in whole
+    assert "Usage: heap [NOUN] [options]" in whole and "\n  --detail  " in whole
 
 
 def test_bad_target(tmp_path: Path) -> None:
@@ -239,8 +239,8 @@ def test_bad_target(tmp_path: Path) -> None:
 def test_any_bytes(core: Path, tmp_path: Path, rng: random.Random) -> None:
     """Check lines of random bytes and words: each is answered or refused in a line, and none ends the session."""
     vocabulary = [
-        *words.OFFERED,
-        *words.OWN,
+        *line_words.OFFERED,
+        *line_words.OWN,
         "--",
         "-",
         "--top=1",
@@ -441,7 +441,7 @@ def test_a_terminal(core: Path, tmp_path: Path) -> None:
     terminal.until("before.heap ")
     terminal.interrupt()
     terminal.type("nonsense\r")
-    terminal.until("gdbheap: 'nonsense' is no command here")
+    terminal.until("gdbheap: 'nonsense' is not a command here")
     terminal.until(PROMPT)
     assert terminal.end() == 0
 
@@ -473,11 +473,11 @@ def test_history(core: Path, tmp_path: Path) -> None:
 # argv: a history. Reads it and appends a line to it, with little memory; prints how many lines were read.
 REMEMBERED = """
 import readline, resource, sys
-from gdbheap.commands.shell import lines
+from gdbheap.commands.shell import input_lines
 resource.setrlimit(resource.RLIMIT_AS, (1 << 30, 1 << 30))
-before = lines._remembered(readline, sys.argv[1])
+before = input_lines._remembered(readline, sys.argv[1])
 readline.add_history("check")
-lines._remember(readline, sys.argv[1], before)
+input_lines._remember(readline, sys.argv[1], before)
 print(before)
 """
 
@@ -540,7 +540,7 @@ def test_no_history_without_contents(core: Path, tmp_path: Path) -> None:
 )
 def test_completion(before: str, last: str, expected: list[str]) -> None:
     """Check nouns where a noun may stand, and otherwise the options of the command."""
-    assert words.completions(before, last) == expected
+    assert line_words.completions(before, last) == expected
 
 
 def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -549,11 +549,11 @@ def test_completion_of_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     (tmp_path / "looks" / "one.heap").touch()
     (tmp_path / "look.heap").touch()
     monkeypatch.chdir(tmp_path)
-    assert words.completions("diff ", "loo") == ["look.heap", "looks/"]
-    assert words.completions("snapshot ", "looks/") == ["looks/one.heap"]
-    assert words.completions("map ", "--svg=looks/o") == ["--svg=looks/one.heap"]
-    assert words.completions("diff ", "/nowhere/x") == []
-    assert words.completions("at ", "loo") == []
+    assert line_words.completions("diff ", "loo") == ["look.heap", "looks/"]
+    assert line_words.completions("snapshot ", "looks/") == ["looks/one.heap"]
+    assert line_words.completions("map ", "--svg=looks/o") == ["--svg=looks/one.heap"]
+    assert line_words.completions("diff ", "/nowhere/x") == []
+    assert line_words.completions("at ", "loo") == []
 
 
 @pytest.mark.parametrize("evil", ["\x1b]0;EVIL\x07", "\x9b31m", "\nquit", "\u202e", "\udc9b", "a b", "'"])
@@ -566,8 +566,8 @@ def test_completion_of_names_that_mean_harm(
         (tmp_path / name).touch()
     monkeypatch.setenv("HOME", str(tmp_path))
     monkeypatch.chdir(tmp_path)
-    assert words.completions("snapshot ", f"{start}loo") == [f"{start}look.heap"]
-    assert words.completions("map ", f"--svg={start}loo") == [f"--svg={start}look.heap"]
+    assert line_words.completions("snapshot ", f"{start}loo") == [f"{start}look.heap"]
+    assert line_words.completions("map ", f"--svg={start}loo") == [f"--svg={start}look.heap"]
 
 
 def test_nouns_of_a_process_on_a_core(core: Path) -> None:

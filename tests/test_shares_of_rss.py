@@ -23,8 +23,10 @@ from gdbheap.graph.roots import GLOBAL
 from gdbheap.heap import Heap
 from gdbheap.report.text.style import Style
 from gdbheap.report.words import why as why_report
-from gdbheap.report.words.graph import render_owners, render_retained, render_unreachable
+from gdbheap.report.words.owners import render_owners
 from gdbheap.report.words.pyobjects import render as render_types
+from gdbheap.report.words.retained import render_retained
+from gdbheap.report.words.unreachable import render_unreachable
 
 LARGE, WRITTEN = 256 << 20, 12 << 20
 # bytes() of a number uses calloc(), which leaves a large block untouched.

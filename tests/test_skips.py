@@ -29,3 +29,12 @@ def test_what_make_test_installs_is_installed() -> None:
             (named,) = [lift.partition(";")[0].partition(", which")[0].partition(", or")[0]]
             names = set(named.split(", ")) - {"bash", "binutils"}
             assert {name for name in names if name not in setup} == set(), lift
+
+
+def test_reasons_are_shown_without_code() -> None:
+    """Check that the page shows a word instead of each computed part, and both texts of a conditional expression."""
+    text = "pytest.skip('no root' if x else f'no {names[0]} here: {done.stderr[-9:]}')\npytest.skip(reason)"
+    shown = [skips.plain(one) for one in skips.reasons(text)]
+    assert shown == ["no root", "no NAMES here: OUTPUT", "the test's own reason"]
+    assert skips.plain("no {', '.join(some_names)}") == "no SOME NAMES"
+    assert "{" not in skips.page()

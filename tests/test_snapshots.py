@@ -8,6 +8,7 @@ import os
 import random
 import zipfile
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -40,7 +41,9 @@ def test_read_back(target: Running, tmp_path: Path) -> None:
         taken = take(heap, with_blocks=True)
     write(path, taken)
     found = read(path)
-    assert found.snapshot == taken.snapshot
+    # Commands of a file are not taken.
+    ledger = replace(taken.snapshot.ledger, next=[])
+    assert found.snapshot == replace(taken.snapshot, ledger=ledger)
     assert found.columns is not None and taken.columns is not None
     for name in (*COLUMNS, OFFSETS):
         assert getattr(found.columns, name) == getattr(taken.columns, name), name
@@ -85,7 +88,7 @@ def test_damaged(rng: random.Random, target: Running, tmp_path: Path) -> None:
     ("name", "content", "reason"),
     [
         (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA + 1}, "newer gdbheap"),
-        (ENTRY, {"format": "gdbheap snapshot", "schema": "1"}, "newer gdbheap"),
+        (ENTRY, {"format": "gdbheap snapshot", "schema": "1"}, "its format is not a number"),
         (ENTRY, {"format": "another", "schema": SCHEMA}, "not a gdbheap snapshot"),
         (ENTRY, {"format": "gdbheap snapshot", "schema": SCHEMA, "time": "now"}, "damaged"),
         (ENTRY, [1], "not a gdbheap snapshot"),

@@ -76,19 +76,23 @@ def test_lines_are_those_of_the_compiler(form: str, tmp_path: Path) -> None:
         assert [(name or "").partition("<")[0] for name, _, _ in found] == [*FUNCTIONS[: len(lines) - 1], ""], found
 
 
-def test_lines_of_a_separate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Check that a debug file with the same build-id gives a program its lines, and that a stripped program without a
-    debug file has no lines.
+@pytest.mark.parametrize("is_cached", [False, True], ids=["system", "debuginfod"])
+def test_lines_of_a_separate_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, is_cached: bool) -> None:
+    """Check that a debug file with the same build-id gives a program its lines, also one that debuginfod's client has
+    fetched, and that a stripped program without a debug file has no lines.
     """
     if shutil.which("objcopy") is None:
         pytest.skip("no objcopy")
     program = compiled(tmp_path, "-g", "-Wl,--build-id=0x0123456789abcdef")
     rows = list(said(program, tmp_path))
-    debug = tmp_path / "01" / "23456789abcdef.debug"
+    debug = tmp_path / ("0123456789abcdef/debuginfo" if is_cached else "01/23456789abcdef.debug")
     debug.parent.mkdir()
     subprocess.run(["objcopy", "--only-keep-debug", str(program), str(debug)], check=True)
     subprocess.run(["strip", str(program)], check=True)
-    monkeypatch.setattr("gdbheap.targets.functions.DEBUG_FILES", str(tmp_path / "{}" / "{}.debug"))
+    if is_cached:
+        monkeypatch.setenv("DEBUGINFOD_CACHE_PATH", str(tmp_path))
+    else:
+        monkeypatch.setattr("gdbheap.targets.functions.DEBUG_FILES", str(tmp_path / "{}" / "{}.debug"))
     for address, lines in rows:
         assert lines_of(program, address) == []
         with program.open("rb") as file:

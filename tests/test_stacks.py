@@ -15,7 +15,7 @@ from support import kernel
 from support.library import heap_of
 from support.programs import GCORE, KERNEL_CORE, PROCESS, SOURCES, Running, ask, c_program, gdbheap, running
 
-from gdbheap.findings import Evidence
+from gdbheap.findings.finding import Evidence
 from gdbheap.findings.stacks import rule as stacks
 from gdbheap.heap import Heap
 from gdbheap.targets.stack_mappings import Stack, live_parts

@@ -20,8 +20,8 @@ from gdbheap.snapshots import file as snapshots
 from gdbheap.targets import core as cores
 from gdbheap.targets.core import Core
 from gdbheap.tracing.call_stacks import END, call_stacks
+from gdbheap.tracing.call_stats import call_stats
 from gdbheap.tracing.replay import planned
-from gdbheap.tracing.stats import call_stats
 
 Plant = Callable[[Path, Path], None]
 

@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 from support import programs
+from support.work import ended
 
 from gdbheap._native import SymbolTable
 from gdbheap.graph import roots
@@ -70,12 +71,6 @@ from gdbheap.commands.shell.main import main
 from gdbheap.targets import elf
 elf.room_for_copy = lambda: 0
 raise SystemExit(main())
-"""
-PEAK = """
-import resource, subprocess, sys
-done = subprocess.run(sys.argv[1:], capture_output=True, text=True)
-print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
-print(done.stdout + done.stderr)
 """
 
 
@@ -181,10 +176,9 @@ def test_memory_of_many_symbols(tmp_path: Path, libraries: list[Path]) -> None:
     peaks = []
     for loaded in ([], libraries):
         with programs.running([str(program), *map(str, loaded)], tmp_path) as target:
-            command = [sys.executable, "-c", PEAK, str(programs.GDBHEAP), str(target.pid)]
-            head, _, text = subprocess.run(command, capture_output=True, text=True, check=True).stdout.partition("\n")
-            assert head.split()[0] == "0" and "too little memory is left" not in text, text
-            peaks.append(int(head.split()[1]) * KIB)
+            status, said, peak = ended([programs.GDBHEAP, target.pid])
+            assert status == 0 and "too little memory is left" not in said, said
+            peaks.append(peak)
     assert peaks[1] - peaks[0] < 4 * sum(path.stat().st_size for path in libraries)
 
 

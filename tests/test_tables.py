@@ -14,7 +14,7 @@ from conftest import ROOT
 
 from gdbheap.errors import Unsupported
 from gdbheap.layout.cpython import Release, field_names
-from gdbheap.layout.tables import table
+from gdbheap.layout.shipped_tables import table
 
 LARGEST = 1 << 16
 # The state of an interpreter contains large tables.

@@ -18,11 +18,11 @@ from gdbheap.errors import NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.host.procfs import parse_auxv, parse_flags, parse_status
 from gdbheap.machines.machine import X86_64
 from gdbheap.refusals import causes, refusal
-from gdbheap.refusals.causes import CAP_SYS_PTRACE, Facts, permission
+from gdbheap.refusals.causes import CAP_SYS_PTRACE, AccessFacts, permission
 from gdbheap.targets.typed_target import parse_target
 
 ALL = (1 << 41) - 1
-SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, own_gid=1000, bounding=ALL)
+SAME = AccessFacts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, own_gid=1000, bounding=ALL)
 
 
 @pytest.mark.parametrize(
@@ -52,7 +52,7 @@ SAME = Facts(7, "victim", frozenset({1000}), frozenset({1000}), own_uid=1000, ow
         (replace(SAME, label="unconfined"), "without a reason"),
     ],
 )
-def test_each_cause(facts: Facts, words: str) -> None:
+def test_each_cause(facts: AccessFacts, words: str) -> None:
     """Check that the line names the process and the remedy."""
     line = permission(facts)
     assert words in line and "process 7 (victim)" in line and line == one_line(line)
@@ -67,7 +67,7 @@ def test_a_capability_outweighs() -> None:
 
 @given(
     st.builds(
-        Facts,
+        AccessFacts,
         pid=st.integers(1, 9),
         name=st.text(max_size=20).map(lambda text: one_line(text, 20)),
         uids=st.frozensets(st.integers(0, 3), max_size=3),
@@ -81,7 +81,7 @@ def test_a_capability_outweighs() -> None:
         container=st.sampled_from(["", "container", "kubernetes"]),
     )
 )
-def test_always_one_line(facts: Facts) -> None:
+def test_always_one_line(facts: AccessFacts) -> None:
     """Check one printable line of limited length for any facts."""
     line = str(NotPermitted(permission(facts)))
     assert line.isprintable() and 40 < len(line) < 500

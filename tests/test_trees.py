@@ -18,6 +18,8 @@ from support.programs import KINDS, Running, ask, c_program, gdbheap, python_pro
 
 from gdbheap.answers.contexts import ContextRow, Contexts
 from gdbheap.answers.dominator_tree import DominatedNode, DominatorTree
+from gdbheap.commands.surface import options
+from gdbheap.report.formats.stack_files import FORMATS
 from gdbheap.report.formats.trees import DEEPER, MOST_FRAMES, contexts_tree, retained_tree
 
 FORMS = ("folded", "svg", "speedscope", "pprof")
@@ -140,7 +142,7 @@ def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
     """Check that each is reported in one line, before anything is read."""
     for words, reason in (
         (["--format=pprof"], "cannot be printed: add -o FILE"),
-        (["--format=folded", "--json"], "-o FILE writes"),
+        (["--format=folded", "--json"], "add -o FILE"),
         (["-o", f"{tmp_path}/a"], "--format=folded|svg"),
         (["--format=folded", "-o", f"{tmp_path}/a", f"--folded={tmp_path}/b"], "give only one"),
         (["--format=png"], "folded, svg, speedscope, pprof"),
@@ -151,6 +153,15 @@ def test_formats_that_do_not_fit(target: Running, tmp_path: Path) -> None:
     done = gdbheap("chunks", str(target.pid), "--format=folded")
     assert (done.returncode, done.stderr.count("\n")) == (2, 1) and "--by=stack" in done.stderr
     assert not list(tmp_path.iterdir())
+
+
+def test_a_new_format_needs_no_option(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that each name has a function, and that --format and -o are enough for a format without its own option."""
+    assert tuple(FORMATS) == options.PICTURES
+    monkeypatch.setattr(options, "PICTURES", (*options.PICTURES, "made-up"))
+    given = options.Pictured(form="made-up", output="tree", svg="picture")
+    assert given.pictures == {"svg": "picture", "made-up": "tree"}
+    given.check()
 
 
 def test_not_written(target: Running, tmp_path: Path) -> None:

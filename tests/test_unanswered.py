@@ -97,7 +97,7 @@ def test_no_copy_waits_in_its_exit(how: str) -> None:
         copy = Frozen(pid)
         copy.let_go()
         (warning,) = end_copy(copy)
-        assert copy.left is not None and f"process {copy.left} waits" in warning
+        assert copy.left is not None and f"process {copy.left} ends after it" in warning
         assert "TracerPid:\t0\n" in Path(f"/proc/{pid}/status").read_text()
     guardian = copy.left
     wait_for(lambda: os.waitpid(guardian, os.WNOHANG)[0] == guardian, "the guardian waits for a copy that has ended")
@@ -375,8 +375,8 @@ def test_nobody_waits_for_a_path_that_somebody_names() -> None:
 # Looks up files that others have planted in the current folder: one line, a list.
 PLANTED = """
 from contextlib import suppress
-from gdbheap.commands.shell.lines import _is_at_home
-from gdbheap.commands.shell.words import completions
+from gdbheap.commands.shell.input_lines import _is_at_home
+from gdbheap.commands.shell.line_words import completions
 from gdbheap.errors import UsageError
 from gdbheap.files import is_stream
 from gdbheap.tracing.replay_settings import library_of

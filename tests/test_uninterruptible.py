@@ -239,9 +239,9 @@ def test_a_watch_that_ends_as_it_begins_says_so(python: Busy, monkeypatch: pytes
     monkeypatch.setattr(following_module, "_start", interrupted)
     watcher = Watcher(Programs([python.pid]), WatchRequest(memory_errors=True))
     with pytest.raises(KeyboardInterrupt):
-        for _happening in watcher.happenings():
+        for _event in watcher.events():
             pass
-    (happening,) = watcher.end()
-    assert happening.kind == "unrestored" and "state D" in happening.reason
+    (event,) = watcher.end()
+    assert event.kind == "unrestored" and "state D" in event.reason
     tell(python)
     wait_for(lambda: not guards(python.pid), "the code is not put back")

@@ -19,16 +19,17 @@ from pathlib import Path
 import pytest
 from caught import one_round
 from elftools.elf.elffile import ELFFile
+from support.busy import wait_for
 from support.control_groups import limited_group
 from support.programs import GDBHEAP, PATIENCE, gdbheap, interpreters, status, tracer
-from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
+from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, watching
 
 from gdbheap.snapshots.file import read
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.watching import actions, heap_figures
-from gdbheap.watching.child import look_seconds
-from gdbheap.watching.gauges import LONGEST, Gauge, Gauges
-from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory
+from gdbheap.watching.child import read_seconds
+from gdbheap.watching.memory_readings import GroupMemory, MachineMemory, ProcessMemory, groups_above
+from gdbheap.watching.polling import LONGEST, PolledMemories, PolledMemory
 from gdbheap.watching.triggers import AboveSize, Cause, NearLimit
 from gdbheap.watching.watcher import MAX_PAUSE, ProcessFolder, Watcher, WatchRequest
 
@@ -194,7 +195,7 @@ def test_for_people(tmp_path: Path) -> None:
         assert began.endswith(f"process {process.pid} (swelling.py) is watched")
         assert hooked == str(process.pid) and f"process {process.pid}" in acted and "more than 1.0 MiB" in acted
         assert "the snapshot is in " in acted and acted[:4].isdecimal()
-        assert done.stdout == "Done (--count reached): acted once.\n"
+        assert done.stdout == "The watch acted once. It ended because it has acted as often as --count allows.\n"
         assert done.returncode == 0
 
 
@@ -373,6 +374,33 @@ def test_second_version(tmp_path: Path) -> None:
         GroupMemory(tmp_path)
 
 
+def test_an_event_of_another_service(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a group above several services does not report that one of them is out of memory, unless it has a
+    limit of its own that was reached; its kills count all."""
+    monkeypatch.setattr("gdbheap.watching.memory_readings.CGROUPS", str(tmp_path))
+    made_up_group(tmp_path / "services", 1, memory_max=100)
+    (tmp_path / "services" / "memory.events.local").write_text("low 0\nhigh 0\nmax 0\noom 0\noom_kill 0\n")
+    made_up_group(tmp_path / "services" / "app", 1, memory_max=10)
+    own, above = groups_above(tmp_path / "services" / "app")
+    assert [own.name, above.name] == ["/services/app", "/services"]
+    (tmp_path / "services" / "memory.events").write_text("low 0\nhigh 0\nmax 3\noom 1\noom_kill 1\n")
+    assert own.read(1.0).fired == above.read(1.0).fired == frozenset() and (own.kills, above.kills) == (0, 1)
+    (tmp_path / "services" / "memory.events.local").write_text("low 0\nhigh 0\nmax 1\noom 1\noom_kill 0\n")
+    assert above.read(2.0).fired == {"oom"} and above.read(3.0).fired == frozenset()
+    (tmp_path / "services" / "app" / "memory.events").write_text("low 0\nhigh 0\nmax 1\noom 1\noom_kill 1\n")
+    assert own.read(4.0).fired == {"oom", "oom_kill"}
+
+
+def test_names_of_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a group has the name that the kernel gives it, also the uppermost one, and a folder elsewhere its
+    path."""
+    monkeypatch.setattr("gdbheap.watching.memory_readings.CGROUPS", str(tmp_path))
+    made = {"/": "", "/a": "a", "/a/b": "a/b"}
+    assert {made_up_group(tmp_path / place, 1).name: place for place in made.values()} == made
+    monkeypatch.setattr("gdbheap.watching.memory_readings.CGROUPS", "/nowhere")
+    assert GroupMemory(tmp_path / "a").name == str(tmp_path / "a")
+
+
 def test_machine_and_process() -> None:
     """Check the figures against the kernel's other files."""
     found = MachineMemory().read(1.0)
@@ -386,29 +414,29 @@ def test_machine_and_process() -> None:
             wait_for(lambda: memory.read(0).size < 0, "it is still there")
 
 
-def test_gauges_are_read_when_due(tmp_path: Path) -> None:
-    """Check when gauges are read: soon near the limit, after a second far from it, at once after a wake-up.
+def test_memories_are_read_when_due(tmp_path: Path) -> None:
+    """Check when polled memories are read: soon near the limit, after a second far from it, at once after a wake-up.
 
-    The gauge of an ended process is dropped.
+    The polled of an ended process is dropped.
     """
-    gauges = Gauges()
+    polled = PolledMemories()
     group = made_up_group(tmp_path / "a", 0, memory_max=1 << 50)
-    gauges.add("far", lambda: Gauge(group, [NearLimit()]))
-    gauges.add("close", lambda: Gauge(made_up_group(tmp_path / "b", 1000), [AboveSize(1001)]))
-    assert [key for key, _gauge, _found in gauges.look()] == ["far", "close"]
-    waits = [gauge.due - gauge.last.time for gauge in gauges if gauge.last is not None]
+    polled.add("far", lambda: PolledMemory(group, [NearLimit()]))
+    polled.add("close", lambda: PolledMemory(made_up_group(tmp_path / "b", 1000), [AboveSize(1001)]))
+    assert [key for key, _memory, _found in polled.read()] == ["far", "close"]
+    waits = [polled.due - polled.last.time for polled in polled if polled.last is not None]
     assert waits == pytest.approx([1.0, 0.02])
-    gauges.hurry(["far", "nobody"])
-    assert "far" in [key for key, _gauge, _found in gauges.look()]
-    gauges.keep(["close"])
-    assert "far" not in gauges and "close" in gauges
+    polled.hurry(["far", "nobody"])
+    assert "far" in [key for key, _memory, _found in polled.read()]
+    polled.keep(["close"])
+    assert "far" not in polled and "close" in polled
 
 
 def test_a_long_look_keeps_others_waiting_for_seconds(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a long reading of one process is ended if processes of several users are watched, and that the line
     names the remedy."""
-    assert look_seconds(1 << 40, 1) == 900 and look_seconds(0, 2) == 10 and look_seconds(1 << 40, 2) == 60
-    monkeypatch.setattr(actions, "_look", lambda *_: time.sleep(600))
+    assert read_seconds(1 << 40, 1) == 900 and read_seconds(0, 2) == 10 and read_seconds(1 << 40, 2) == 60
+    monkeypatch.setattr(actions, "_write_heap", lambda *_: time.sleep(600))
     one = actions.Actions(str(tmp_path), True, False, False, False, (), 0.0, None, lambda _heap: pytest.fail("no heap"))
     done = actions.save(one, actions.Request(ProcessFolder(os.getpid()), "x", Cause("rss", 1, 1), seconds=0.2))
     assert done.files == {} and len(done.errors) == 1 and "--user=USER" in done.errors[0], done
@@ -416,19 +444,19 @@ def test_a_long_look_keeps_others_waiting_for_seconds(tmp_path: Path, monkeypatc
 
 def test_a_long_look_for_figures(monkeypatch: pytest.MonkeyPatch) -> None:
     """Check that a long reading of figures is ended too, and that the process is read again after ten times as long."""
-    monkeypatch.setattr(heap_figures, "look_seconds", lambda _size, users: 0.2 if users > 1 else 900.0)
+    monkeypatch.setattr(heap_figures, "read_seconds", lambda _size, users: 0.2 if users > 1 else 900.0)
     monkeypatch.setattr(heap_figures, "_said", lambda *_: time.sleep(600))
-    looks, folder = heap_figures.HeapReader(0.1, None), ProcessFolder(os.getpid())
-    looks.begin(folder, "x", 1)
-    looks.begin(ProcessFolder(os.getppid()), "y", 2)
+    reader, folder = heap_figures.HeapReader(0.1, None), ProcessFolder(os.getpid())
+    reader.begin(folder, "x", 1)
+    reader.begin(ProcessFolder(os.getppid()), "y", 2)
     try:
-        assert list(looks.turn(False)) == []
-        assert looks.due < time.monotonic() + 0.3
+        assert list(reader.turn(False)) == []
+        assert reader.due < time.monotonic() + 0.3
         time.sleep(0.3)
-        ((pid, reason),) = looks.turn(False)
-        assert "--user=USER" in reason and looks._due[pid] > time.monotonic() + 1
+        ((pid, reason),) = reader.turn(False)
+        assert "--user=USER" in reason and reader._due[pid] > time.monotonic() + 1
     finally:
-        looks.end()
+        reader.end()
 
 
 @pytest.mark.parametrize(("waits", "works", "most"), [(0.5, 0.0, LONGEST), (0.0, 0.2, MAX_PAUSE)])

@@ -23,15 +23,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from support.busy import wait_for
 from support.programs import PATIENCE, gdbheap
-from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, wait_for, watching
+from support.watches import MIB, PTRACE_DETACH, PTRACE_SEIZE, go, grown, rss, swelling, watching
 
 from gdbheap.report.text.style import style_for
 from gdbheap.report.words.watch import event_text
-from gdbheap.watching.heap_figures import Figures, WatchedHeap
-from gdbheap.watching.messages import Event
+from gdbheap.watching.heap_figures import HeapFigures, WatchedHeap
+from gdbheap.watching.messages import WatchMessage
 from gdbheap.watching.metrics import COUNTER, METRICS, Now
-from gdbheap.watching.prometheus import MOST_AT_ONCE, Address, Names, address_of, is_loopback
+from gdbheap.watching.prometheus import MOST_AT_ONCE, Address, HostNames, address_of, is_loopback
 
 parser = pytest.importorskip("prometheus_client.parser", reason="the extra gdbheap[prometheus] is not installed")
 ROOT = Path(__file__).resolve().parent.parent
@@ -337,10 +338,10 @@ def serving(pid: int) -> Iterator[int]:
 def test_names() -> None:
     """Check that a server at all addresses accepts any address as its host, but not any name, since a name can be
     redirected."""
-    for everywhere in (Names("0.0.0.0"), Names("::")):
+    for everywhere in (HostNames("0.0.0.0"), HostNames("::")):
         assert all(map(everywhere.has, ("192.0.2.7:9464", "[2001:db8::1]:9464", "10.244.3.17", "localhost")))
         assert not any(map(everywhere.has, ("rebound.test", "web1", "192.0.2.7.rebound.test:9464")))
-    one = Names("192.0.2.7", ["web1"])
+    one = HostNames("192.0.2.7", ["web1"])
     assert all(map(one.has, ("192.0.2.7", "[::ffff:192.0.2.7]:1", "web1:9464", "127.0.0.1")))
     assert not any(map(one.has, ("192.0.2.8", "web2", "")))
 
@@ -424,7 +425,9 @@ def test_addresses(text: str, address: tuple[str, int], alone: bool) -> None:
     """Check that only loopback addresses are for this machine alone, and that others cause a warning about the
     published data."""
     assert address_of(text) == Address(*address) and is_loopback(address[0]) is alone
-    line = event_text(Event("serving", 0.0, url="http://x/metrics", everybody=not alone), style_for(None, False, None))
+    line = event_text(
+        WatchMessage("serving", 0.0, url="http://x/metrics", everybody=not alone), style_for(None, False, None)
+    )
     assert ("everybody who can reach this address can read" in line) is not alone
 
 
@@ -440,7 +443,7 @@ def test_unknown_is_left_out() -> None:
     rows = {metric.name: list(metric.rows(Now([(WatchedHeap(7, "x"), 5)]))) for metric in METRICS}
     assert rows["gdbheap_resident_bytes"] == [(("7", "x"), 5.0)] and rows["gdbheap_looks_total"] == [(("7", "x"), 0.0)]
     assert rows["gdbheap_in_use_bytes"] == rows["gdbheap_finding_bytes"] == rows["gdbheap_proportional_bytes"] == []
-    found = WatchedHeap(7, "x", Figures(resident=1, used=0))
+    found = WatchedHeap(7, "x", HeapFigures(resident=1, used=0))
     rows = {metric.name: list(metric.rows(Now([(found, 5)]))) for metric in METRICS}
     assert rows["gdbheap_in_use_bytes"] == [(("7", "x"), 0.0)] and rows["gdbheap_trimmable_bytes"] == []
 

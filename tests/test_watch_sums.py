@@ -9,7 +9,7 @@ import pytest
 
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.host.service import Service, service_of
-from gdbheap.watching.heap_figures import Figures, HeapReader, WatchedHeap
+from gdbheap.watching.heap_figures import HeapFigures, HeapReader, WatchedHeap
 from gdbheap.watching.metrics import METRICS, Now
 
 UID = "0a1b2c3d-1111-2222-3333-0123456789ab"
@@ -44,15 +44,20 @@ def test_sums(rng: random.Random) -> None:
     app, sizes = Service("app"), [rng.randrange(1 << 30) for _ in range(5)]
     workers = [
         WatchedHeap(
-            pid, "web", Figures(used=size, held=size / 1e9, lines={"a": size}), time=1e9 + size, looks=2, service=app
+            pid,
+            "web",
+            HeapFigures(used=size, held=size / 1e9, lines={"a": size}),
+            time=1e9 + size,
+            reads=2,
+            service=app,
         )
         for pid, size in enumerate(sizes, 100)
     ]
-    other = WatchedHeap(7, "web", Figures(used=1), time=1.0, looks=1)
+    other = WatchedHeap(7, "web", HeapFigures(used=1), time=1.0, reads=1)
     now = Now(
         [*((one, 10) for one in workers), (other, 3)],
         is_summed=True,
-        gone=[WatchedHeap(0, "web", looks=9, service=app)],
+        gone=[WatchedHeap(0, "web", reads=9, service=app)],
     )
     found = {metric.name: dict(metric.rows(now)) for metric in METRICS}
     key, alone = ("web", "app", "", ""), ("web", "", "", "")

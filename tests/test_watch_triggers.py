@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import pytest
 
 from gdbheap.report.text.numbers import duration_text, parse_duration
-from gdbheap.watching.gauges import LONGEST, SHORTEST, Gauge
+from gdbheap.watching.polling import LONGEST, SHORTEST, PolledMemory
 from gdbheap.watching.triggers import (
     FASTEST,
     RATE_SECONDS,
@@ -205,11 +205,11 @@ def test_when_a_gauge_is_read_next(rng: random.Random) -> None:
     for _ in range(200):
         bound, sizes = rng.randrange(1, 1 << 34), [rng.randrange(1 << 34) for _ in range(5)]
         triggers = [AboveSize(bound), AboveSize(2 * bound)]
-        gauge = Gauge(MadeUp([Reading(0, size, size) for size in sizes]), triggers, shortest=SHORTEST)
+        gauge = PolledMemory(MadeUp([Reading(0, size, size) for size in sizes]), triggers, shortest=SHORTEST)
         for size in sizes:
             now = rng.uniform(0, 1e6)
             gauge.fired.add("oom_kill")
-            found = gauge.look(now)
+            found = gauge.read(now)
             assert found.killed and gauge.fired == set() and gauge.last is not None and gauge.last.size == size
             assert [cause.bound for cause in found.causes] == [one.bound for one in triggers if size > one.bound]
             soonest = min(trigger.patience(Reading(now, size)) for trigger in triggers)

@@ -18,8 +18,8 @@ from support.programs import GDBHEAP, PATIENCE, Running, c_program, gdbheap, run
 from gdbheap.commands.surface.options import Writing, file_mode
 from gdbheap.commands.surface.registry import COMMANDS
 from gdbheap.errors import UsageError
-from gdbheap.export.looks import check
 from gdbheap.export.partitions import _is_local, parse_partition, put
+from gdbheap.export.table_export import check
 
 VICTIM = b"what must not change\n"
 
@@ -160,7 +160,7 @@ def test_no_url_of_files(form: str, target: Running, shared: Path) -> None:
     if form == LOCAL[0]:
         done = gdbheap("export", str(target.pid), "-o", url, "--partition=pid", "--format=csv")
         assert (done.returncode, done.stdout) == (2, "")
-        assert done.stderr == f"gdbheap: {url} means files of this machine: give the path of the folder instead\n"
+        assert done.stderr == f"gdbheap: {url} names files on this machine: give the path of the folder instead\n"
     assert victim.read_bytes() == VICTIM and os.listdir(link.parent) == [link.name] and link.is_symlink()
 
 
@@ -246,7 +246,10 @@ def test_system_calls(noun: str, target: Running, given: Path, tmp_path: Path) -
     wrong = [path for path in made if not path.startswith(allowed) and not ELSEWHERE.match(path)]
     assert not wrong, (line, wrong)
     if noun in ("snapshot", "map", "report", "record", "trace", "export", "watch", "owners"):
-        assert done.returncode == 0 and [path for path in made if path.startswith(str(out))], done.stderr
+        # strace traces each child of gdbheap. A watch that has the time to report it therefore ends with status 1.
+        is_barred = noun == "watch" and "gdbheap can attach to no process" in done.stderr
+        assert done.returncode == is_barred, done.stderr
+        assert [path for path in made if path.startswith(str(out))], done.stderr
     assert os.listdir(standing) == [] and not list(temporary.iterdir())
 
 

@@ -4,6 +4,7 @@ no pipe of theirs is waited for."""
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import os
 import pwd
 import random
@@ -20,7 +21,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support.attackers import STRANGER, attacking, needs_root, place, planted
+from support.attackers import STRANGER, as_stranger, attacking, needs_root, place, planted
+from support.busy import wait_for
 from support.programs import (
     GDBHEAP,
     PATIENCE,
@@ -42,6 +44,8 @@ from gdbheap.tracing.stack_settings import STACKS_ENVIRONMENT
 from gdbheap.tracing.traced_command import finish
 
 VICTIM = b"what must not change\n"
+# PR_SET_DUMPABLE (linux/prctl.h).
+SET_DUMPABLE = 4
 
 
 def series_file(path: str) -> None:
@@ -449,6 +453,27 @@ def test_links_in_another_root(tmp_path: Path) -> None:
         with pytest.raises(UsageError, match="another process's file system"):
             files.write_text(f"/proc/{pid}/root/link/a", "new")
         assert sorted(os.listdir(tmp_path)) == ["inside"]
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+
+
+@needs_root
+@pytest.mark.parametrize("link", ["root", "cwd", "task/{}/root"])
+def test_root_of_a_process_that_hides(link: str, tmp_path: Path) -> None:
+    """Check a link of another user's process: root owns the link, because the process is not dumpable."""
+
+    def hide() -> None:
+        ctypes.CDLL(None).prctl(SET_DUMPABLE, 0, 0, 0, 0)
+        signal.pause()
+
+    pid = as_stranger(hide)
+    try:
+        wait_for(lambda: f"Uid:\t{STRANGER}" in Path(f"/proc/{pid}/status").read_text(), "it is still root's")
+        wait_for(lambda: Path(f"/proc/{pid}/root").lstat().st_uid == 0, "it is dumpable")
+        with pytest.raises(UsageError, match=f"a link of a process of .*{STRANGER}"):
+            files.write_text(f"/proc/{pid}/{link.format(pid)}{tmp_path}/a", "new")
+        assert not os.listdir(tmp_path)
     finally:
         os.kill(pid, signal.SIGKILL)
         os.waitpid(pid, 0)

@@ -1,7 +1,8 @@
 /* Stands for a PostgreSQL 17 backend with contexts of its own making: "postgres KIND SIZE FREE". KIND: "slab" of one block of
    SIZE bytes with FREE chunks of one byte; "set" whose block ends SIZE bytes behind the context, FREE of them free; "empty":
    a slab that counts SIZE empty blocks of 4 KiB and lists one; "twice": a child with a block of SIZE bytes that lies in
-   its parent's; "link": a block at the address SIZE. Each counts (mem_allocated) what its fields add up to. Prints that,
+   its parent's; "link": a block at the address SIZE; "bare": a set without a block; "many": a set with SIZE children, whose
+   idents are FREE bytes, all the same text if FREE is even. Each counts (mem_allocated) what its fields add up to. Prints that,
    with the context itself. */
 #include "target.h"
 
@@ -59,6 +60,25 @@ static void slab(char *at, char *blocks, word size, uint32_t unused, uint32_t em
     *(uint32_t *)(blocks + 8) = unused;
 }
 
+static void many(char *top, word children, word length)
+{
+    word each = PAGE_SIZE + (length + 8) / 8 * 8;
+    char *from = pages(children * each), *shared = pages(length + 1);
+    memset(shared, 'x', length);
+    *(word *)(top + 32) = place(from);
+    for (word number = 0; number < children; number++) {
+        char *at = context(from + number * each, "child", PAGE_SIZE), *ident = at + PAGE_SIZE;
+        if (length % 2)
+            memset(ident, 'a' + (int)(number % 26), length);
+        *(word *)(at + 24) = place(top);
+        *(word *)(at + 40) = number ? place(at - each) : 0;
+        *(word *)(at + 48) = number + 1 < children ? place(at + each) : 0;
+        *(word *)(at + 64) = place(length % 2 ? ident : shared);
+        *(word *)(at + 80) = place(at + SET);
+        block(at + SET, at, 0, place(at) + PAGE_SIZE, place(at) + PAGE_SIZE);
+    }
+}
+
 int main(int count, char **words)
 {
     if (count < 4)
@@ -73,8 +93,14 @@ int main(int count, char **words)
         slab(at, blocks, PAGE_SIZE, (uint32_t)unused, (uint32_t)size);
         size = SLAB + (1 + size) * PAGE_SIZE;
     } else {
-        set(at, words[1][0] == 's' ? size : 2 * PAGE_SIZE, unused);
+        set(at, words[1][0] == 's' ? size : 2 * PAGE_SIZE, words[1][0] == 'm' ? 0 : unused);
     }
+    if (!strcmp(words[1], "bare")) {
+        *(word *)(at + 80) = 0;
+        *(word *)(at + 8) = SET;
+    }
+    if (!strcmp(words[1], "many"))
+        many(at, size, unused);
     if (!strcmp(words[1], "link"))
         *(word *)(at + SET + 16) = size;
     if (!strcmp(words[1], "twice")) {

@@ -3,9 +3,12 @@
 // (objects of std::make_shared of which only a std::weak_ptr is left) and `owned` (the same with a std::shared_ptr), and
 // `linked` (at most 200, lost: their addresses are left in the memory of the dynamic linker's first table of mappings),
 // `tail` (at most 1000, lost: their addresses are left where malloc gave nodes of a std::map more than was asked for) and
-// `end` (the same in the last word that may have been asked for).
+// `end` (the same in the last word that may have been asked for), and `deque` (blocks of 512 bytes, lost: they reuse the
+// freed nodes of a deque, whose array of pointers still has their addresses).
+#include <array>
 #include <cstdlib>
 #include <cstring>
+#include <deque>
 #include <dlfcn.h>
 #include <map>
 #include <memory>
@@ -22,6 +25,19 @@ std::vector<Job *> pending;
 std::map<int, std::weak_ptr<Job>> cache;
 std::vector<std::shared_ptr<Job>> owners;
 std::vector<void *> kept;
+
+typedef std::array<char, 512> Record;
+std::deque<Record> queue;
+
+static void replace_nodes(int count) {
+    Record record;
+    record.fill(1);
+    for (int pushed = 0; pushed < count + 50; pushed++) queue.push_back(record);
+    while (queue.size() > 50) queue.pop_front();
+    static void *volatile last;
+    for (int lost = 0; lost < count; lost++) last = memset(malloc(sizeof record), 2, sizeof record);
+    last = nullptr;
+}
 
 static void link(int count) {
     void **addresses = static_cast<void **>(calloc(count, sizeof(void *)));
@@ -67,6 +83,7 @@ static void reuse(int count, int word) {
 
 static void use(const std::string &kind, int count) {
     if (kind == "linked") link(count);
+    if (kind == "deque") replace_nodes(count);
     if (kind == "tail" || kind == "end") reuse(count, kind == "tail" ? 7 : 6);
     for (int left = 0; left < count; left++) {
         if (kind == "vector" || kind == "kept") pending.push_back(new Job);

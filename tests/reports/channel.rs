@@ -20,6 +20,10 @@ fn main() {
     for id in 0..100_000u64 {
         tx.send(Event { id, topic: format!("orders/{:06}", id), payload: vec![7; 600] }).unwrap();
     }
+    // The consumer has begun: before that, its channel and its map are held by the argument of a thread.
+    while seen.lock().unwrap().is_empty() {
+        thread::yield_now();
+    }
     {
         let mut m = seen.lock().unwrap();
         for id in 0..200_000u64 { m.insert(id, [id; 8]); }

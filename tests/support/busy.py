@@ -76,7 +76,7 @@ def children_of(pid: int) -> list[str]:
     return found
 
 
-def wait_for(condition: Callable[[], bool], failure: str) -> None:
+def wait_for(condition: Callable[[], object], failure: str) -> None:
     """Return when ``condition`` is true; fail if it does not become so."""
     deadline = time.monotonic() + programs.PATIENCE
     while not condition():

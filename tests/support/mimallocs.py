@@ -13,12 +13,7 @@ from support import programs
 from support.suites import libraries
 
 BUILT = sorted((Path(__file__).parents[2] / "build" / "mimallocs").glob("libmimalloc-*.so"))
-# Releases with unknown structures.
-UNKNOWN = [path for path in libraries("mimalloc") if Path(path).name.endswith(".so.3.6")]
-NAMES = [
-    "the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT),
-    *(path for path in libraries("mimalloc") if path not in UNKNOWN),
-]  # fmt: skip
+NAMES = ["the system's", *(path.stem.removeprefix("libmimalloc-") for path in BUILT), *libraries("mimalloc")]
 
 
 def library(name: str) -> str:

@@ -39,7 +39,7 @@ def python(where: str) -> list[str]:
     if where == HERE:
         return [str(found[0])]
     if not Path(f"{_ALPINE}{found[0]}").exists() or os.getuid():
-        pytest.skip("no root folder of Alpine (scripts/musls.sh alpine ARCHIVE), or nobody who may change to it")
+        pytest.skip("no root folder of Alpine (scripts/musls.sh alpine ARCHIVE), or no right to chroot into it")
     return ["chroot", str(_ALPINE), str(found[0])]
 
 

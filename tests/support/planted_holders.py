@@ -24,9 +24,9 @@ from gdbheap.first_page.main_holders import BUDGET
 from gdbheap.heap import Heap
 from gdbheap.report.formats.trees import retained_tree
 from gdbheap.report.page.contents import owners_section, retained_section
-from gdbheap.report.words.difference import owner_text
+from gdbheap.report.words.diff import owner_text
 from gdbheap.report.words.findings import text_of
-from gdbheap.report.words.graph import held_at
+from gdbheap.report.words.retained import held_at
 from gdbheap.snapshots.difference import difference
 from gdbheap.snapshots.overview import Outcome
 from gdbheap.snapshots.snapshot import SnapshotWithBlocks, take
@@ -47,6 +47,8 @@ SHAPES = (*MODULE_VARIABLES, *ATTRIBUTES, *CACHES, *FRAMES, *OTHERS, *EXTENSIONS
 OF_PACKAGES = {"numpy_array": "numpy", "numpy_over_bytes": "numpy", "arrow_array": "pyarrow", "polars_frame": "polars"}
 # The number of rows among which a page must name the holder.
 ROWS = 20
+# The findings about one holder; shared memory is said first of the mapping.
+ABOUT_HOLDERS = ("holder", "shared-memory")
 _INCLUDE = "import sysconfig; print(sysconfig.get_config_var('INCLUDEPY'))"
 _built = tempfile.TemporaryDirectory(prefix="gdbheap-planted-")
 _CELL = re.compile(r'<td(?: class="n" data-v="(\d*)")?>(.*?)</td>')
@@ -114,7 +116,7 @@ def named(heap: Heap, before: SnapshotWithBlocks, truth: Truth) -> Iterator[Name
     yield Named("retained", held_at(kept.rows[0]), kept.rows[0].retained)
     first = ledger(heap, budget=BUDGET)
     yield Named("the first page", first.holders[0].path, first.holders[0].bytes)
-    (finding,) = [finding for finding in first.findings if finding.id == "holder"]
+    (finding,) = [finding for finding in first.findings if finding.id in ABOUT_HOLDERS]
     yield Named("its finding", text_of(finding), None)
     found = why(heap, truth.item)
     yield Named("why", found.expression or " ".join(step.edge for step in found.rows), None)

@@ -6,8 +6,7 @@ import json
 import os
 import signal
 import subprocess
-import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
@@ -64,6 +63,14 @@ class Watching:
             command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment, **options
         )  # fmt: skip
 
+    def next(self) -> dict[str, Any]:
+        """Return the next event; fail if the watch ends before."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        assert line, self.rest()
+        found: dict[str, Any] = json.loads(line)
+        return found
+
     def event(self, kind: str) -> dict[str, Any]:
         """Return the next event of that kind; fail if the watch ends before."""
         assert self.process.stdout is not None
@@ -97,11 +104,3 @@ def watching(*words: str, **options: Any) -> Iterator[Watching]:
         if started.process.poll() is None:
             started.process.kill()
         started.process.communicate()
-
-
-def wait_for(condition: Callable[[], object], failure: str) -> None:
-    """Return when ``condition`` is true; fail if it does not become so."""
-    deadline = time.monotonic() + PATIENCE
-    while not condition():
-        assert time.monotonic() < deadline, failure
-        time.sleep(0.005)

@@ -2,11 +2,28 @@
 
 from __future__ import annotations
 
+import subprocess
 import sys
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from types import FrameType
-from typing import Any
+from typing import Any, NamedTuple
+
+# A process of its own: the kernel counts the memory of the one that starts a command in the peak of the command.
+RUN = """
+import resource, subprocess, sys
+done = subprocess.run(sys.argv[1:], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+print(done.returncode, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss)
+print(done.stdout, end="")
+"""
+
+
+class Ended(NamedTuple):
+    """How a command ended: its exit status, what it printed, and its peak RSS in bytes."""
+
+    status: int
+    said: str
+    peak: int
 
 
 def steps(action: Callable[[], object]) -> int:
@@ -36,3 +53,11 @@ def peak(action: Callable[[], object]) -> int:
         return tracemalloc.get_traced_memory()[1]
     finally:
         tracemalloc.stop()
+
+
+def ended(command: Sequence[object]) -> Ended:
+    """Run a command to its end."""
+    run = [sys.executable, "-I", "-c", RUN, *map(str, command)]
+    figures, _, said = subprocess.run(run, capture_output=True, text=True, check=True).stdout.partition("\n")
+    status, kibibytes = map(int, figures.split())
+    return Ended(status, said, kibibytes << 10)
