@@ -64,7 +64,7 @@ ON_PYTHON: dict[str, Answer] = {
     "heap holes --min=1M": partial(holes.holes, minimum=MIB, top=None),
 }
 WALKED, WALK = "heap pyobjects", "heap pyobjects: its walk over every block"
-OBJECTS, OWNERS = "of that, every block read and classified", "of that, the buffers' owners"
+OBJECTS, OWNERS = "of that, every block read and classified", "of that, finding the owners of buffers"
 CHUNK_WALK = "the walk over every chunk"
 ON_C: dict[str, Answer] = {
     CHUNK_WALK: lambda heap: heap.allocator(GlibcAllocator).chunks,
@@ -295,7 +295,8 @@ def facts(blocks: int, chunks: int, live: Measured, glibc: Measured, load: float
         f" {owners.ratio:.2f} times to find the owners of the buffers. That is {speed:.0f} million blocks a second. The"
         f" whole answer, from a target about which nothing is known, took {whole.ratio:.2f} times the limit.",
         f"The C process: {chunks:,} chunks of 16 to 400 bytes, half of them freed at random. The walk took"
-        f" {chunk_walk.ratio:.2f} times the limit (goal: 2), {chunk_speed:.0f} million chunks a second.",
+        f" {chunk_walk.ratio:.2f} times the limit (goal: at most 2). It read {chunk_speed:.0f} million chunks a"
+        " second.",
     ]
 
 

@@ -19,8 +19,8 @@ from trace_cost import GDBHEAP, LOOP, compiled, middle
 
 from gdbheap import _native
 from gdbheap.host.headroom import room_for_copy
+from gdbheap.tracing.call_stats import call_stats
 from gdbheap.tracing.log import read_log
-from gdbheap.tracing.stats import call_stats
 
 MANY = r"""
 #include <stdlib.h>
@@ -40,7 +40,7 @@ int main(int argc, char **argv) {
 READ = "zstd -dc"
 ALONE = """
 import re, sys
-from gdbheap.tracing.stats import call_stats
+from gdbheap.tracing.call_stats import call_stats
 from gdbheap.host.headroom import room_for_copy
 call_stats(sys.argv[1], None)
 print(re.search(r"VmHWM:\\s+(\\d+)", open("/proc/self/status").read())[1])

@@ -1,9 +1,10 @@
 #!/bin/bash
-# Run a job in a virtual aarch64 machine (qemu, without KVM) that has Debian 12 and this checkout's wheel, and fetch its results.
+# Run a job in a virtual aarch64 machine (qemu, without KVM) that has Debian and this checkout's wheel, and fetch its results.
 #
 #   scripts/arm64_machine.sh FOLDER                     make what is missing in FOLDER, and run the checks (tests/arm64_job.sh)
 #   scripts/arm64_machine.sh FOLDER --job=FILE [K=V...] run FILE instead, by the machine's /bin/sh as its first process, with these variables
-# PAGES=4 or PAGES=16: the kernel's page size in KiB [4]. WHEEL=FILE: use this wheel instead of one of this checkout.
+# PAGES=4 or PAGES=16: the kernel's page size in KiB [4]. SUITE: the Debian suite of the programs [bookworm].
+# WHEEL=FILE: use this wheel instead of one of this checkout.
 #
 # FOLDER keeps everything that is fetched and made for the next run: about 1.5 GB. Nothing is installed: apt fetches Debian's
 # packages (scripts/apt.sh), and they are unpacked. Files that the job writes to /out are then in FOLDER/out. The exit status is the job's.
@@ -24,7 +25,12 @@ exec 8> "$F/lock"
 flock 8
 MEMORY=${MEMORY:-2048}
 OUT_MIB=1500
+SUITE=${SUITE:-bookworm}
+case $SUITE in bookworm) NAME=arm64 ;; *) NAME=arm64-$SUITE ;; esac
 TESTS="python3-pyelftools python3-pytest python3-pytest-timeout python3-hypothesis python3-jsonschema python3-tabulate"
+# Allocators, by the names of their libraries.
+MALLOCS="libjemalloc2 libtcmalloc-minimal4 libmimalloc2.0 musl-tools"
+case $SUITE in bookworm) ;; *) MALLOCS= ;; esac
 
 # apt_for ARCH LISTS PROGRAM ARGUMENT...: run a program of apt for packages of that architecture only.
 apt_for() {
@@ -130,12 +136,12 @@ wheel() {
 
 # checkout: put this checkout and the wheel where the job finds them.
 checkout() {
-    local to=$F/arm64/srv/gdbheap
-    rm -rf "$F/arm64/srv"
+    local to=$F/$NAME/srv/gdbheap
+    rm -rf "$F/$NAME/srv"
     mkdir -p "$to"
     git ls-files -z | tar --null -T - -cf - | tar -C "$to" -xf -
-    cp "$F"/wheel/*.whl "$F/arm64/srv/"
-    cp "$job" "$F/arm64/srv/job.sh"
+    cp "$F"/wheel/*.whl "$F/$NAME/srv/"
+    cp "$job" "$F/$NAME/srv/job.sh"
 }
 
 # module NAME: add a module of the kernel to the initial file system, with a number for the order; nothing if it is
@@ -187,7 +193,7 @@ cd /srv/gdbheap; { sh /srv/job.sh; echo $? > /out/status; } 2>&1 | tee /out/log
 read -r up _ < /proc/uptime; echo "done after $up s"
 tar -cSf /dev/vdb -C /out .; sync; echo o > /proc/sysrq-trigger; sleep 60
 END
-    } > "$F/arm64/srv/start.sh"
+    } > "$F/$NAME/srv/start.sh"
 }
 
 # tool PROGRAM ARGUMENT...: run a program of Debian 13 with its own loader and libraries, independent of this system.
@@ -203,12 +209,12 @@ boot() {
     trap 'rm -rf "$work"' EXIT
     first_files
     start_file "$@"
-    size=$(($(du -sm "$F/arm64" | cut -f1) * 5 / 4 + 900))
+    size=$(($(du -sm "$F/$NAME" | cut -f1) * 5 / 4 + 900))
     truncate -s "${size}M" "$work/root.img"
-    mkfs.ext4 -q -O ^has_journal -d "$F/arm64" "$work/root.img"
+    mkfs.ext4 -q -O ^has_journal -d "$F/$NAME" "$work/root.img"
     truncate -s "${OUT_MIB}M" "$work/out.img"
     tool bin/qemu-system-aarch64 -L "$F/tools/usr/share/qemu" \
-        -M virt -cpu max,pauth-impdef=on,sve=off -smp 2 -m "$MEMORY" -nographic -no-reboot -nic none -accel tcg,thread=multi \
+        -M virt,mte=on -cpu max,pauth-impdef=on,sve=off -smp 2 -m "$MEMORY" -nographic -no-reboot -nic none -accel tcg,thread=multi \
         -kernel "$F/$KERNEL"/boot/vmlinuz-* -initrd "$work/first.cpio" -append "console=ttyAMA0 quiet panic=-1 mitigations=off" \
         -drive "if=none,id=a,file=$work/root.img,format=raw,cache=unsafe" -device virtio-blk-pci,drive=a,romfile= \
         -drive "if=none,id=b,file=$work/out.img,format=raw,cache=unsafe" -device virtio-blk-pci,drive=b,romfile= </dev/null >&2
@@ -219,7 +225,7 @@ boot() {
 }
 
 root tools trixie amd64 qemu-system-arm cpio
-root arm64 bookworm arm64 '?essential' python3 python3-pip gdb gcc libc6-dev procps iproute2 mount $TESTS
+root "$NAME" "$SUITE" arm64 '?essential' python3 python3-pip gdb gcc libc6-dev procps iproute2 mount $TESTS $MALLOCS
 kernel
 wheel
 checkout

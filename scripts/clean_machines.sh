@@ -6,7 +6,7 @@
 # A root is a suite of Debian or Ubuntu, made by debootstrap (for Ubuntu, KEYRING names its keys and MIRROR a mirror), or a tar archive
 # of a root folder that contains Python, such as a container image of any distribution: ROOTS=/tmp/fedora.tar.xz.
 # FOLDER keeps the root folders for the next run; without it they are removed. Mounts are always removed.
-# SSL_CERT_FILE names the certificates if they are not the distribution's own. WHEELS names a folder with wheels of gdbheap's
+# STORE=yes writes the rows into docs/runs.md. SSL_CERT_FILE names the certificates if they are not the distribution's own. WHEELS names a folder with wheels of gdbheap's
 # requirements; pip then asks no registry.
 set -euo pipefail
 cd "$(dirname "$0")/.."
@@ -84,8 +84,14 @@ try() {
     cp "$2" ${WHEELS:+"$WHEELS"/*.whl} "$1/srv/dist/"
     cp tests/clean_machine.py "$1/srv/"
     printf '%-10s %-60s ' "$(basename "$1")" "$name"
-    inside "$1" python3 /srv/clean_machine.py "/srv/dist/$name" ${WHEELS:+--offline} ${GDBHEAP_SEED:+--seed="$GDBHEAP_SEED"} |
-        tail -n 1
+    if row=$(inside "$1" python3 /srv/clean_machine.py "/srv/dist/$name" ${WHEELS:+--offline} ${GDBHEAP_SEED:+--seed="$GDBHEAP_SEED"}); then
+        row=${row##*$'\n'}
+        printf '%s\n' "$row"
+        store "packages-check on $(basename "$1"), ${name##*.}" "$name: $row"
+    else
+        store "packages-check on $(basename "$1"), ${name##*.}" "$name: failed"
+        return 1
+    fi
 }
 
 failed=0

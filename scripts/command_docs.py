@@ -24,9 +24,9 @@ INTRODUCTION = f"""# Commands
 <!-- scripts/command_docs.py --write makes this page from the commands' own declarations. -->
 
 gdb and a shell have the same commands: `heap holes --min=1M` in gdb is `gdbheap holes TARGET --min=1M` in a shell.
-TARGET is a process id or a core. `help heap` in gdb lists the commands, and `help heap holes` explains one. In a shell
-they are `gdbheap --help` and `gdbheap holes --help`. A size is bytes or has a unit: K, M, G or T (powers of 1024). An
-address is any expression in gdb, and hexadecimal or decimal in a shell.
+TARGET is a process id or a core. `help heap` in gdb lists the commands, and `help heap holes` explains one. In a shell,
+`gdbheap --help` lists the commands, and `gdbheap holes --help` explains one. A size is a number of bytes, or has a
+unit: K, M, G or T (powers of 1024). An address is any expression in gdb, and hexadecimal or decimal in a shell.
 
 {HEAD}"""
 COLOURS = """
@@ -54,8 +54,9 @@ def rows() -> Iterator[str]:
 def facts() -> Iterator[str]:
     """Yield the needs and effects of commands that do more than read a target."""
     others = [command for command in COMMANDS.values() if command.needs.what != TARGET.what]
-    named = ", ".join(f"`{command.name}` ({command.needs.what})" for command in others)
-    yield f"- All commands take {TARGET.what}, except {named}.\n"
+    yield f"- All commands take {TARGET.what}, except these:\n"
+    for command in others:
+        yield f"  - `{command.name}` takes {command.needs.what}\n"
     for what, is_so in FACTS:
         found = [f"`{command.name}`" for command in COMMANDS.values() if is_so(command)]
         yield f"- These commands {what}: {', '.join(found)}.\n"
@@ -63,9 +64,9 @@ def facts() -> Iterator[str]:
 
 def options() -> Iterator[str]:
     """Yield the options that do not belong to a single command."""
-    yield "\n## Options of every command\nIn the usage lines below, `[options]` includes them.\n"
-    yield "`gdbheap help options` and `help heap options` print them.\n"
-    yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nA shell has these, too:\n"
+    yield "\n## Options of every command\nIn the usage lines below, `[options]` includes these options.\n"
+    yield "`gdbheap help options` and `help heap options` print this list.\n"
+    yield f"```\n{entries((*LISTING, *options_of(Common)))}\n```\n\nIn a shell, each command also has these options:\n"
     yield f"```\n{entries(options_of(Extra))}\n```\n"
 
 

@@ -16,6 +16,11 @@ version() {
     sed -n 's/^__version__ = "\(.*\)"$/\1/p' gdbheap/__init__.py
 }
 
+# store RUN RESULT: with STORE=yes, write the result of a long run into docs/runs.md.
+store() {
+    [ "${STORE:-}" != yes ] || python3 scripts/runs.py "$1" "$2"
+}
+
 # set_source_date: use the time of the commit in packages, so that the same commit gives the same files.
 set_source_date() {
     SOURCE_DATE_EPOCH=$(git log -1 --format=%ct 2>/dev/null || date +%s)

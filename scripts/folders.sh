@@ -20,12 +20,15 @@ inside() {
 # The old root is mounted on top of the new one, then unmounted.
 PIVOT='cd "$1"; shift; pivot_root . .; umount -l .; cd /; exec "$@"'
 
-# bootstrap SUITE FOLDER [OPTION...]: make a minimal Debian.
+# bootstrap SUITE FOLDER [OPTION...]: make a minimal Debian, or Ubuntu if MIRROR is one of its mirrors. debootstrap knows
+# only suites that are older than itself; all later ones of Ubuntu are made as gutsy was.
 bootstrap() {
-    debootstrap --variant=minbase "${@:3}" "$1" "$2" ${MIRROR:+"$MIRROR"}
+    local from=(${MIRROR:+"$MIRROR"})
+    [ -e "/usr/share/debootstrap/scripts/$1" ] || [ -z "${MIRROR:-}" ] || from+=(gutsy)
+    debootstrap --variant=minbase "${@:3}" "$1" "$2" "${from[@]}"
     cp /etc/resolv.conf "$2/etc/resolv.conf"
-    # Installers and container runtimes write this line, but debootstrap does not.
-    echo "127.0.0.1 localhost" > "$2/etc/hosts"
+    # Installers and container runtimes write this line, but debootstrap does not. sudo looks up this machine's name.
+    echo "127.0.0.1 localhost $(uname -n)" > "$2/etc/hosts"
     [ -z "${SSL_CERT_FILE:-}" ] || cp "$SSL_CERT_FILE" "$2/certificates.crt"
 }
 

@@ -39,7 +39,7 @@ A value that does not apply, or that is unknown, is null and never 0.
 - **`target` is the subject of the document.** If several targets were named, the key is `targets`, a list.
 - **An error is a document, too.** It has the exit status with which the command ends, and the line that people read on
   standard error: `{"command": "heap holes", "schema": 2, "error": {"status": 3, "what": "…", "next": ["…"]}}`. `next`
-  lists what you can do: commands to type, or advice in words.
+  lists what you can do: commands to type, or advice as text.
 - `gdbheap shell TARGET --json` prints one line for each line that it reads ([sessions](sessions.md)).
 
 In `heap diff`, and in the part of the first page that `heap --since` adds, numbers are differences: the last snapshot

@@ -1,5 +1,6 @@
 #!/bin/sh
-# The checks that run no target: ruff (check and format), mypy --strict, words.py, codespell, cargo fmt, cargo clippy, Rust's own tests.
+# The checks that run no target: ruff (check and format), mypy --strict, words.py, codespell, cargo fmt, cargo clippy, Rust's own tests,
+# and scripts/audit.sh --quick.
 #
 # A tool that this machine cannot have (Debian's rustc-web has neither rustfmt nor clippy) is skipped; skipped tools are named and counted.
 # `lint.sh python` and `lint.sh rust` run the checks of one language. The checks of Rust need no .venv.
@@ -78,12 +79,24 @@ check_rust() {
     check "cargo test" cargo test -q --manifest-path native/Cargo.toml --package gdbheap-access --package gdbheap-core
 }
 
+# Databases on the network know the vulnerabilities. Without the tools, or out of their reach, nothing is checked.
+check_audit() {
+    status=0
+    scripts/audit.sh --quick || status=$?
+    if [ "$status" = 3 ]; then
+        skip "audit" "a tool or a database is missing"
+    else
+        check "audit" [ "$status" = 0 ]
+    fi
+}
+
 case $language in
     python) check_python ;;
     rust) check_rust ;;
     both)
         check_python
         check_rust
+        check_audit
         ;;
     *) say "lint.sh [python|rust]"; exit 2 ;;
 esac

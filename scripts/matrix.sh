@@ -113,7 +113,13 @@ install_into() {
 if [[ $PARTS == *aarch64* ]]; then
     for pages in 4 16; do
         PAGES=$pages scripts/arm64_machine.sh "$folder/aarch64" || failed=1
+        rm -rf "$folder/aarch64/$pages"
+        [ ! -e "$folder/aarch64/out" ] || mv "$folder/aarch64/out" "$folder/aarch64/$pages"
+        "$VENV/bin/python" tests/arm64_compare.py "$folder/aarch64/$pages/answers" "$folder/aarch64/arm64" || failed=1
     done
+    output=/dev/stdout
+    [ "${suites[*]}" != "$ALL" ] || output=docs/support.md
+    "$VENV/bin/python" tests/matrix_aarch64.py --folder="$folder/aarch64" --output="$output" || failed=1
 fi
 [[ $PARTS == *glibc* || $PARTS == *interpreters* ]] || exit "$failed"
 for suite in "${suites[@]}"; do

@@ -37,14 +37,14 @@ class HeldProcess(Protocol):
 CALLABLES = {"Report": "Callable[[int, int], object]", "ReadMemory": "Callable[[int, int], bytes]"}
 NAMES = {
     **dict.fromkeys(("u8", "u16", "u32", "u64", "u128", "usize", "i8", "i16", "i32", "i64", "isize", "Address"), "int"),
-    **dict.fromkeys(("String", "OsString", "str", "Operand", "Test", "Order"), "str"),
+    **dict.fromkeys(("String", "OsString", "str", "Operand", "Test", "BlockOrder"), "str"),
     "f64": "float",
     "bool": "bool",
     **dict.fromkeys(("PyBytes", "PyBackedBytes"), "bytes"),
-    **dict.fromkeys(("Machine", "GivenMachine"), "Machine"),
+    **dict.fromkeys(("Machine", "MachineArgument"), "Machine"),
     "ProcessFolder": "int | HeldProcess",
 }
-TRANSPARENT = {"Py", "PyRef", "PyResult", "Bound", "Given"}
+TRANSPARENT = {"Py", "PyRef", "PyResult", "Bound", "Argument"}
 DEFAULTS = {"None": "None", "true": "True", "false": "False"}
 TOKEN = re.compile(r"""r?"(?:\\.|[^"\\])*"|'(?:\\.|[^'\\])'|'?\w+|->|=>|::|\S""")
 COMMENT = re.compile(r'"(?:\\.|[^"\\])*"|//[^\n]*')
@@ -247,7 +247,7 @@ def read_item(tokens: Tokens, source: Source) -> None:
     """Take one item of a file."""
     attributes = read_attributes(tokens)
     keyword = tokens.next()
-    if keyword in ("use", "mod", "const"):
+    if keyword in ("use", "mod", "const", "static"):
         tokens.skip_statement()
     elif keyword == "type":
         add_alias(tokens, source)

@@ -3,6 +3,7 @@
 #
 #   scripts/packages.sh few     tests/packages/few.txt, as make test does
 #   scripts/packages.sh many    tests/packages/many.txt too, as make named and make matrix do
+# tests/packages/releases.txt has the releases.
 # Nothing is fetched if all packages are installed. If the registry cannot be reached, the exit status is 1 and the tests that
 # need the packages are skipped; skipped tests are named and counted.
 set -eu
@@ -18,7 +19,7 @@ lists() {
 # wanted WHICH: print the packages' names, and their Python.
 wanted() {
     # shellcheck disable=SC2046  # a list of files
-    cat $(lists "$1")
+    cat $(lists "$1") tests/packages/releases.txt
     "$ENVIRONMENT/bin/python" --version
 }
 
@@ -40,7 +41,8 @@ install() {
     say "fetching packages for the tests into $ENVIRONMENT: $(lists "$1" | xargs grep -hv '^#' | xargs)"
     # pyspark exists only as a source distribution, with nothing to compile.
     # shellcheck disable=SC2046  # a list of words
-    "$ENVIRONMENT/bin/python" -m pip --disable-pip-version-check -q install --only-binary :all: --no-binary pyspark $(lists "$1" | sed 's/^/-r /')
+    "$ENVIRONMENT/bin/python" -m pip --disable-pip-version-check -q install --only-binary :all: --no-binary pyspark \
+        -c tests/packages/releases.txt $(lists "$1" | sed 's/^/-r /')
     for which in few "$1"; do
         wanted "$which" | cksum > "$ENVIRONMENT/$which.cksum"
     done

@@ -5,7 +5,7 @@
 #   scripts/release.sh            make and check it
 #   scripts/release.sh --again    make it again in a new clone, and compare the files byte by byte
 #
-# A wheel for which Rust's standard library is missing is skipped with a message, and so is the Debian package without debhelper.
+# STORE=yes writes the sizes into docs/runs.md. A wheel for which Rust's standard library is missing is skipped with a message, and so is the Debian package without debhelper.
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
@@ -49,6 +49,7 @@ make_all() {
     (cd dist && sha256sum gdbheap* > SHA256SUMS)
     say "made in $(($(date +%s) - started)) s, in dist:"
     (cd dist && wc -c ./* >&2)
+    store "make release" "$(cd dist && wc -c gdbheap* | awk '$2 != "total" { printf "%s%s %d bytes", sep, $2, $1; sep = ", " }'), in $(($(date +%s) - started)) s"
 }
 
 again() {
@@ -61,6 +62,7 @@ again() {
     (cd "$AGAIN" && scripts/release.sh)
     (cd "$AGAIN/dist" && sha256sum --check "$OLDPWD/dist/SHA256SUMS") || { say "another build makes other files"; exit 1; }
     rm -rf "$AGAIN"
+    store "scripts/release.sh --again" "the same files, in $(($(date +%s) - started)) s"
     say "the same files again, after $(($(date +%s) - started)) s"
 }
 

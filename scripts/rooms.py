@@ -10,6 +10,7 @@ import ast
 import re
 import sys
 from collections.abc import Iterator
+from functools import cache
 from itertools import zip_longest
 from pathlib import Path
 
@@ -62,6 +63,8 @@ ORDER = [
     "loader",
     "commands",
 ]
+# Functions that import the module which their first argument names.
+BY_NAME = {"import_module", "__import__"}
 # Nearly all rooms import these, so the table leaves them out.
 EVERYWHERE = {"dataclass", "text", "_native", "errors"}
 
@@ -78,8 +81,23 @@ def modules() -> dict[str, Path]:
     return found
 
 
+@cache
+def library() -> dict[str, str]:
+    """Return {name that programs take from the package: the absolute name of what it stands for}."""
+    tree = ast.parse((ROOT / "gdbheap" / "__init__.py").read_text(encoding="utf-8"))
+    taken = (node for node in ast.walk(tree) if isinstance(node, ast.ImportFrom))
+    return {f"gdbheap.{one.asname}": f"{node.module}.{one.name}" for node in taken for one in node.names if one.asname}
+
+
 def imports(name: str, text: str) -> Iterator[str]:
-    """Yield the absolute dotted names of all imports in the source `text` of gdbheap.`name`, at any place."""
+    """Yield the absolute dotted names of all imports in the source `text` of gdbheap.`name`, at any place.
+
+    A module that a call imports by its name counts too, and a name of the library counts as what it stands for.
+    """
+    yield from (library().get(dotted, dotted) for dotted in _imports(name, text))
+
+
+def _imports(name: str, text: str) -> Iterator[str]:
     package = ["gdbheap", *name.split(".")[:-1]]
     for node in ast.walk(ast.parse(text)):
         if isinstance(node, ast.Import):
@@ -88,6 +106,11 @@ def imports(name: str, text: str) -> Iterator[str]:
             base = package[: len(package) - node.level + 1] if node.level else []
             start = ".".join([*base, *([node.module] if node.module else [])])
             yield from (f"{start}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "gdbheap":
+            yield f"gdbheap.{node.attr}"
+        elif isinstance(node, ast.Call) and ast.unparse(node.func).rpartition(".")[2] in BY_NAME:
+            words = (word.value for word in node.args[:1] if isinstance(word, ast.Constant))
+            yield from (word for word in words if isinstance(word, str))
 
 
 def room_of(dotted: str) -> str | None:

@@ -22,7 +22,7 @@ def skill() -> str:
     """Return the page with the present list."""
     text = FILE.read_text(encoding="utf-8")
     listed = "\n".join(grouped(COMMANDS, {}))
-    return f"{text[: text.index(LAST)]}{LAST}`gdbheap COMMAND --help` explains one.\n```\n{listed}\n```\n"
+    return f"{text[: text.index(LAST)]}{LAST}`gdbheap NOUN --help` explains one.\n```\n{listed}\n```\n"
 
 
 def llms() -> str:

@@ -134,7 +134,26 @@ def reasons(text: str) -> Iterator[str]:
         if name == "importorskip":
             yield f"import {text_of(node.args[0])}"
         elif name in ("skip", "skipif") and (named or node.args):
-            yield text_of((named or node.args)[0])
+            yield from map(text_of, branches((named or node.args)[0]))
+
+
+def branches(node: ast.expr) -> list[ast.expr]:
+    """Return the texts that an expression may give: both branches of a conditional expression, else the expression."""
+    return [*branches(node.body), *branches(node.orelse)] if isinstance(node, ast.IfExp) else [node]
+
+
+def plain(reason: str) -> str:
+    """Return a reason for people: a word in capitals instead of each computed part, and no code."""
+    if reason in ("(reason)", "(suite)"):
+        return "the test's own reason"
+    return re.sub(r"\{([^{}]*)\}", lambda part: word_for(part[1]), reason)
+
+
+def word_for(code: str) -> str:
+    """Return a word in capitals for a computed part of a reason: the name of the value, or OUTPUT for output."""
+    joined = re.search(r"join\((\w+)\)", code)
+    name = joined[1] if joined else re.split(r"[^\w.]", code)[0].split(".")[-1 if "executable" in code else 0]
+    return "OUTPUT" if name in ("done", "said") else name.upper().replace("_", " ")
 
 
 def rule_of(reason: str) -> tuple[str, str]:
@@ -162,7 +181,7 @@ def page() -> str:
         "# Skipped tests\n",
         "If something that a test needs is missing, the test is skipped, and pytest prints the reason at its end.",
         "The tables below list all reasons, and what the tests need. `scripts/skips.py --write` makes them from the",
-        "tests. A word in braces is replaced by a value when the test runs.\n",
+        "tests. pytest prints a name or a text instead of each word in capitals, such as PATH.\n",
     ]
     for heading in (INSTALLED, SCRIPT, NOT_INSTALLED, MACHINE, CASE):
         lines += [f"## {heading}", "| what the tests need | reasons | tests |", "| --- | --- | --- |"]
@@ -171,7 +190,7 @@ def page() -> str:
                 files = sorted(set().union(*by_reason.values()))
                 more = f" and {len(files) - 3} more" if files[3:] else ""
                 shown = ", ".join(f"`{name}`" for name in files[:3]) + more
-                told = "; ".join(sorted(reason.replace("|", "\\|") for reason in by_reason))
+                told = "; ".join(sorted({plain(reason).replace("|", "\\|") for reason in by_reason}))
                 lines.append(f"| {lift} | {told} | {shown} |")
         lines.append("")
     return "\n".join(lines).rstrip() + "\n"

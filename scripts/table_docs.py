@@ -9,7 +9,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from gdbheap.export.declaration import TABLES, Table, TableColumn
+from gdbheap.export.declaration import TABLES, ExportTable, TableColumn
 from gdbheap.export.query import TYPES
 from gdbheap.export.table_files import SQL_TYPES
 
@@ -30,16 +30,16 @@ gdbheap sql 1234 "select type, sum(size) from blocks group by type order by 2 de
 gdbheap sql tables "select sum(size) from blocks"   # what was exported, without the process
 ```
 
-The folder appears when it is complete. If a folder of that name exists and contains only an older export, it is
-replaced; any other folder stays unchanged. If the disk is full, or you press Ctrl-C, one line says so, and no files
-are left.
+The folder appears only when all its files are complete. If a folder of that name exists and contains only an older
+export, it is replaced; any other folder stays unchanged. If the disk is full, or you press Ctrl-C, one line says so,
+and no files are left.
 
 - An `address` is a signed number of 64 bits, so an address in the kernel's half of the address space is negative. The
   address of a block is the one that malloc returned, not the address of the block's header.
 - Sizes are in bytes. An unknown value is NULL, or an empty field in CSV.
-- In CSV a name is on one line: line breaks, control characters, invisible characters and others that change a
+- In CSV a name is on one line. Line breaks, control characters, invisible characters and other characters that change a
   terminal's output are written as escapes (`\\n`, `\\x1b`, `\\u202e`). Parquet and SQLite contain names unchanged.
-- A spreadsheet computes a cell that begins with `=`, `+`, `-` or `@`, and a target may contain names that begin so.
+- A spreadsheet takes a cell that begins with `=`, `+`, `-` or `@` for a formula, and a target may contain such names.
   `--csv-safe` writes an apostrophe before these names; numbers stay numbers. `gdbheap record` and `gdbheap sql --csv`
   have this option too.
 - No table has contents of strings, bytes or keys, with one exception: the findings of a snapshot that was taken with
@@ -81,7 +81,7 @@ def row(column: TableColumn) -> str:
     return f"| `{column.name}` | {column.kind}{unit}{lacks} | {column.meaning} |\n"
 
 
-def section(table: Table) -> str:
+def section(table: ExportTable) -> str:
     """Return one table's section."""
     note = f"\n{table.note}\n" if table.note else ""
     head = f"\n## {table.name}\nA row for each {table.row}.\n{note}\n| column | what | meaning |\n| --- | --- | --- |\n"
@@ -93,7 +93,7 @@ def page() -> str:
     return "".join([INTRODUCTION, *kinds(), *map(section, TABLES)])
 
 
-def created(table: Table) -> str:
+def created(table: ExportTable) -> str:
     """Return the statements that declare a table's folder of partitions to Trino."""
     own = [(column.name, TRINO[column.kind]) for column in table.columns if column.name not in KEYS]
     columns = ",\n".join(f'  "{name}" {kind}' for name, kind in [*own, *KEYS.items()])

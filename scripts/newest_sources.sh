@@ -1,14 +1,14 @@
 #!/bin/sh
 # Build the newest sources of what gdbheap reads, where the tests look for libraries, and run their tests. Fails if any no longer fits.
 #
-#   scripts/heads.sh cpython|gperftools|jemalloc|mimalloc|musl...
+#   scripts/newest_sources.sh cpython|gperftools|jemalloc|mimalloc|musl...
 #
 # HEAD_FROM names another repository, or a folder with one. Needs git, and the tools of each build (autoconf, cmake, a C++ compiler).
 set -eu
 cd "$(dirname "$0")/.."
 . scripts/common.sh
 VENV=${VENV:-.venv}
-TO=$PWD/build/heads
+TO=$PWD/build/newest
 
 address() {
     case $1 in
@@ -17,7 +17,7 @@ address() {
         jemalloc) echo https://github.com/jemalloc/jemalloc ;;
         mimalloc) echo https://github.com/microsoft/mimalloc ;;
         musl) echo https://git.musl-libc.org/git/musl ;;
-        *) say "usage: scripts/heads.sh cpython|gperftools|jemalloc|mimalloc|musl..."; exit 2 ;;
+        *) say "usage: scripts/newest_sources.sh cpython|gperftools|jemalloc|mimalloc|musl..."; exit 2 ;;
     esac
 }
 
