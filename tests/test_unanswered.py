@@ -169,6 +169,27 @@ def test_nobody_waits_for_the_lock_of_a_file() -> None:
             victim.communicate()
 
 
+@needs_root
+@pytest.mark.parametrize(("form", "name"), [("sqlite", "heap.sqlite"), ("parquet", "mappings.parquet")])
+def test_no_query_waits_for_the_lock_of_a_file(form: str, name: str, tmp_path: Path) -> None:
+    """Check that a query of an export says in one line that another program holds the lock of a file."""
+    if form == "parquet":
+        pytest.importorskip("duckdb")
+        pytest.importorskip("pyarrow")
+    with place(0o755) as folder:
+        tables = folder / "tables"
+        words = ["export", str(os.getpid()), "-o", str(tables), f"--format={form}", "--tables=mappings"]
+        assert (done := run_in(tmp_path, words)).returncode == 0, done.stderr
+        tables.chmod(0o755)
+        (tables / name).chmod(0o644)
+        with mapped("inode", folder, str(tables / name)) as pid:
+            wait_for(lambda: waits(pid), "nobody waits for the lock")
+            done = run_in(tmp_path, ["sql", str(tables), "select count(*) from mappings"])
+            assert done.returncode == 2 and done.stderr.count("\n") == 1, done
+            assert f"{name}: another program holds the file's lock" in done.stderr
+            assert waits(pid), "the lock was free"
+
+
 ASKS = """
 import sys
 from gdbheap._native import Space, data_extents

@@ -9,6 +9,7 @@ from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from typing import BinaryIO
 
+from gdbheap import _native
 from gdbheap.errors import UsageError, one_line
 from gdbheap.export.declaration import PARQUET
 from gdbheap.files import find_file, open_folder, open_inside, temporary_folder
@@ -18,19 +19,26 @@ __all__ = ["ExportedFiles"]
 
 # Partition folders that are nested more deeply are not read.
 DEPTH = 32
+# The most ranges of data of a file between which holes are skipped.
+MOST_RANGES = 1 << 16
 
 
-def data_ranges(descriptor: int) -> Iterator[tuple[int, int]]:
+def data_ranges(descriptor: int, path: str) -> Iterator[tuple[int, int]]:
     """Yield (start, end) of each range of a file that contains data, ascending. Holes are skipped: they take no disk
-    space, and may be of any size.
+    space, and may be of any size. Behind MOST_RANGES ranges, the rest of the file is one range.
+
+    A child process asks the kernel for the holes, because the kernel may wait without end for the lock of a file that
+    another user's program holds. ``path``: the file's name for messages. Raises UsageError.
     """
-    at, size = 0, os.fstat(descriptor).st_size
-    # ENXIO: there is no data after the last hole (lseek(2)).
-    with suppress(OSError):
-        while at < size:
-            start = os.lseek(descriptor, at, os.SEEK_DATA)
-            at = os.lseek(descriptor, start, os.SEEK_HOLE)
-            yield start, at
+    try:
+        found = _native.data_extents(f"/proc/self/fd/{descriptor}", MOST_RANGES)
+    except OSError as error:
+        is_locked = isinstance(error, TimeoutError)
+        reason = "another program holds the file's lock" if is_locked else one_line(error.strerror or error)
+        raise UsageError(f"{one_line(path)}: {reason}") from None
+    yield from found
+    if len(found) == MOST_RANGES:
+        yield found[-1][1], os.fstat(descriptor).st_size
 
 
 class ExportedFiles:
@@ -75,7 +83,7 @@ class ExportedFiles:
         except FileNotFoundError:
             return None
         path = self._keep(file)
-        self.held[path] = (name, _data_bytes(file.fileno()))
+        self.held[path] = (name, self._data_bytes(file, name))
         return path
 
     def hold_parts(self, name: str) -> list[str]:
@@ -97,7 +105,7 @@ class ExportedFiles:
                 elif entry.name.endswith(f".{PARQUET}") and entry.is_file(follow_symlinks=False):
                     file = open_inside(folder, entry.name, os.path.join(self.folder, inside))
                     link = self._linked(inside, self._keep(file))
-                    self.held[link] = (inside, _data_bytes(file.fileno()))
+                    self.held[link] = (inside, self._data_bytes(file, inside))
                     yield link
 
     def _keep(self, file: BinaryIO) -> str:
@@ -117,6 +125,6 @@ class ExportedFiles:
         os.symlink(path, link)
         return link
 
-
-def _data_bytes(descriptor: int) -> int:
-    return sum(end - start for start, end in data_ranges(descriptor))
+    def _data_bytes(self, file: BinaryIO, name: str) -> int:
+        ranges = data_ranges(file.fileno(), os.path.join(self.folder, name))
+        return sum(end - start for start, end in ranges)

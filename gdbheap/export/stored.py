@@ -91,7 +91,7 @@ class StoredTables:
             raise ValueError("it is not an SQLite database")
         # A file may have holes that would fill the disk. No row is in a hole, so the copy gets a hole too.
         descriptor = source.fileno()
-        self._size = sum(_copied(descriptor, copy, start, end) for start, end in data_ranges(descriptor))
+        self._size = sum(_copied(descriptor, copy, start, end) for start, end in data_ranges(descriptor, self._path))
         copy.truncate(left)
 
     def _has(self, database: sqlite3.Connection, table: ExportTable) -> bool:
