@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import random
 import re
 import shutil
@@ -556,4 +557,16 @@ def test_a_filter_of_one_thread(words: tuple[str, ...], tmp_path: Path) -> None:
     with running(c_program("filtered_thread"), tmp_path) as process:
         done = gdbheap(noun, str(process.pid), *rest)
         assert done.returncode == 3 and "one of its threads runs under a seccomp filter" in done.stderr, done
+        assert process.process.poll() is None
+
+
+@pytest.mark.parametrize("words", [("growth", "--duration=1s"), ("catch", "malloc", "--min=1M", "--seccomp")])
+def test_redirected_calls_of_one_thread(words: tuple[str, ...], tmp_path: Path) -> None:
+    """Check that a process is left alone if one of its threads redirects its system calls."""
+    if tuple(map(int, os.uname().release.split(".")[:2])) < (6, 4):
+        pytest.skip("before Linux 6.4, no tracer can see which threads redirect their system calls")
+    noun, *rest = words
+    with running(c_program("dispatched_thread"), tmp_path) as process:
+        done = gdbheap(noun, str(process.pid), *rest)
+        assert done.returncode == 5 and "one of its threads redirects its system calls" in done.stderr, done
         assert process.process.poll() is None

@@ -195,6 +195,11 @@ def _start(follower: _native.Follower, folder: ProcessFolder) -> None:
                 f"process {folder.pid} cannot be followed: another process shares its memory (CLONE_VM) and may run"
                 " the code that gdbheap would patch"
             ) from error
+        if isinstance(error, OSError) and error.errno == errno.EOPNOTSUPP:
+            raise Unsupported(
+                f"process {folder.pid} cannot be followed: one of its threads redirects its system calls to a signal"
+                " handler (prctl PR_SET_SYSCALL_USER_DISPATCH), which would get gdbheap's system calls too"
+            ) from error
         if isinstance(error, TimeoutError) and error.errno is None:
             raise Unsupported(
                 f"process {folder.pid} cannot be followed now: gdbheap patches its code only while it is stopped, and"

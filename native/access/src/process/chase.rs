@@ -112,7 +112,8 @@ impl Chase {
     }
 
     /// Insert the patches. Return None on success. Otherwise return the id of a thread that is inside the code to be
-    /// changed, or that cannot be stopped.
+    /// changed, or that cannot be stopped. EBUSY if another process shares the memory; EOPNOTSUPP if a thread redirects
+    /// its system calls to a handler.
     fn put_in(&self, tracer: &Tracer) -> Result<Option<i32>, Failure> {
         let patches = &self.course.patches;
         let in_the_way = tracer
@@ -127,6 +128,10 @@ impl Chase {
         }
         if has_sharer(tracer.pid)? {
             return Err(io::Error::from_raw_os_error(libc::EBUSY).into());
+        }
+        // The patches make system calls, which the program's handler would take for its own.
+        if tracer.threads.keys().any(|tid| ptrace::is_dispatched(*tid)) {
+            return Err(io::Error::from_raw_os_error(libc::EOPNOTSUPP).into());
         }
         text::put_in(&self.course.memory, patches)?;
         Ok(None)
