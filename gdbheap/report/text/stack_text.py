@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
+from gdbheap.report.text.columns import first_columns
 from gdbheap.report.text.style import Style
 from gdbheap.text import file_name
 
@@ -26,7 +27,7 @@ def stack_text(frames: Sequence[StackFrame], style: Style) -> str:
     else:
         lines = [_line(frame) for frame in reversed(frames)]
     width = None if style.width is None else style.width - 1
-    return "\n".join(line if width is None else line[:width] for line in lines)
+    return "\n".join(line if width is None else first_columns(line, width) for line in lines)
 
 
 def short_frames(frames: Sequence[StackFrame]) -> list[str]:

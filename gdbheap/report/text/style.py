@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
+from gdbheap.report.text.columns import SECOND, spread, width_of
 from gdbheap.report.text.numbers import share_text, size_text
 from gdbheap.text import IN_GDB, as_typed, printable_lines
 
@@ -134,12 +135,13 @@ class Style:
         if self.width is None:
             return text
         width = max(self.width - 1, NARROWEST)
-        if len(text) <= width and text.isprintable():
+        if width_of(text) <= width and text.isprintable():
             # Importing textwrap takes longer than the rest of a short command.
             return text
         import textwrap
 
-        lines = textwrap.wrap(text, width, subsequent_indent=INDENT)
+        # A line may end with the first half of a wide character. The second half then takes the terminal's last column.
+        lines = [line.replace(SECOND, "") for line in textwrap.wrap(spread(text), width, subsequent_indent=INDENT)]
         return "\n".join([*lines[:1], *(_no_command(line) for line in lines[1:])])
 
     def named(self, text: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.errors import own_line
+from gdbheap.report.text.columns import first_columns, last_columns, padded, width_of
 from gdbheap.report.text.style import Style
 
 TYPE_CHECKING = False
@@ -189,27 +190,27 @@ def _is_same(cells: list[str], count: int) -> bool:
 
 
 def _shorter(text: str, limit: int, mark: str) -> str:
-    """Return a text shortened to ``limit`` characters. More of its end is kept than of its beginning."""
-    if len(text) <= limit:
+    """Return a text shortened to ``limit`` columns. More of its end is kept than of its beginning."""
+    if width_of(text) <= limit:
         return text
     head = (limit - len(mark)) // 3
-    return text[:head] + mark + text[len(text) - (limit - len(mark) - head) :]
+    return first_columns(text, head) + mark + last_columns(text, limit - len(mark) - head)
 
 
 def _widths(columns: Sequence[Column], body: list[list[str]]) -> list[int]:
-    """Return the width of each column in characters: the width of its longest text, and at least LEAST more than the
-    width of its title.
+    """Return the width of each column: the width of its widest text, and at least LEAST more than the width of its
+    title.
     """
     cells = zip(*body) if body else ((),) * len(columns)
-    return [max(len(one.title) + LEAST, *map(len, cell), 0) for one, cell in zip(columns, cells)]
+    return [max(len(one.title) + LEAST, *map(width_of, cell), 0) for one, cell in zip(columns, cells)]
 
 
 def _laid_out(columns: Sequence[Column], body: list[list[str]]) -> list[str]:
     """Return the line of titles, the rule, and one line for each row."""
     widths = _widths(columns, body)
-    pads = [str.ljust if column.left else str.rjust for column in columns]
     rows = [[column.title for column in columns], ["-" * width for width in widths], *body]
-    return [BETWEEN.join(pad(text, width) for pad, text, width in zip(pads, row, widths)).rstrip() for row in rows]
+    sides = [column.left for column in columns]
+    return [BETWEEN.join(map(padded, row, widths, sides)).rstrip() for row in rows]
 
 
 def _cell(text: str) -> str:
@@ -219,9 +220,9 @@ def _cell(text: str) -> str:
 
 
 def _cut(line: str, style: Style) -> str:
-    if style.width is None or len(line) <= style.width:
+    if style.width is None or width_of(line) <= style.width:
         return line
-    return line[: max(style.width - 1, 0)] + CUT
+    return first_columns(line, style.width - 1) + CUT
 
 
 def join(*parts: str) -> str:
