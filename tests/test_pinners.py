@@ -45,6 +45,19 @@ def test_holes_between_blocks_of_a_variable(rng: random.Random, tmp_path: Path) 
     assert not any(" pins" in text for text in [found["advice"], *commands_of(page)])
 
 
+def test_the_largest_hole(rng: random.Random, tmp_path: Path) -> None:
+    """Check that the largest hole is named if no hole has the asked size, and that it is the first of the whole
+    list."""
+    with running(c_program("linked", rng.randrange(200, 400), 0, rng.randrange(1 << 10, 30 << 10)), tmp_path) as target:
+        listed = ask("holes", str(target.pid), "--min=1")["rows"]
+        found = ask("holes", str(target.pid), "--min=1G")
+        line = gdbheap("holes", str(target.pid), "--min=1G").stdout
+        option = line.split("'")[1]
+        again = ask("holes", str(target.pid), option)
+    assert not found["rows"] and found["largest_hole"] == listed[0]["size"] == max(row["size"] for row in listed)
+    assert again["rows"][0] == listed[0] and again["largest_hole"] == found["largest_hole"]
+
+
 def test_pages_between_blocks_of_a_variable(rng: random.Random, tmp_path: Path) -> None:
     """Check that the finding about pinned pages names the table of the blocks, and that 'heap pins' has an answer."""
     count, size = rng.randrange(9_000, 15_000), rng.randrange(3000, 3600)

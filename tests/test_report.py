@@ -413,8 +413,10 @@ def test_holes_of_unknown_residency() -> None:
 
 
 def test_no_holes() -> None:
-    """Check that there is a sentence and no empty table."""
-    assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20).startswith("There is no hole of 1.0 MiB or more")
+    """Check that there is a sentence and no empty table, and that it says which option lists the largest hole."""
+    text = holes.render(Holes([], 0, 0, 0, largest_hole=70_000), Style(), 1 << 20)
+    assert text == "There is no hole of 1.0 MiB or more. The largest hole has 68.4 KiB: add '--min=70000'."
+    assert holes.render(Holes([], 0, 0, 0), Style(), 1 << 20) == "There is no hole of 1.0 MiB or more."
 
 
 UNITS = ("group is", "groups are"), "would be freed"

@@ -21,6 +21,9 @@ from gdbheap.heap import Heap
 from gdbheap.stacks import AllocatingCall
 from gdbheap.text import Sentence
 
+# A search for smaller holes asks for holes of a 16th of the size.
+STEP = 4
+
 
 @dataclass(frozen=True)
 class Neighbour:
@@ -56,7 +59,10 @@ class Hole:
 @dataclass(frozen=True)
 class Holes:
     """The answer of ``heap holes``, largest first. The sums count all holes of at least ``minimum`` bytes, even if rows
-    were cut."""
+    were cut.
+
+    ``largest_hole``: the size of the largest hole, also if it is smaller than ``minimum``; None if there is no hole.
+    """
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "resident")
     rows: list[Hole]
@@ -66,6 +72,7 @@ class Holes:
     minimum: int = 0
     fit: Fit | None = None
     reasons: list[str] = field(default_factory=list)
+    largest_hole: int | None = None
 
     @classmethod
     def from_older(cls, content: Mapping[str, Any]) -> Mapping[str, Any]:
@@ -86,7 +93,8 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     shown = _named(heap, found if top is None else found[:top])
     having = {hole.allocator for hole in found}
     why: list[str] = [Sentence(allocator.why_holes_stay) for allocator in heap.allocators if allocator.name in having]
-    return Holes(shown, len(found), sum(hole.size for hole in found), resident, minimum, fitted, why)
+    size, largest = sum(hole.size for hole in found), _largest(heap, minimum, found)
+    return Holes(shown, len(found), size, resident, minimum, fitted, why, largest)
 
 
 def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
@@ -97,6 +105,17 @@ def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
     heap.require_malloc()
     found = [_hole(heap, allocator, row) for allocator in heap.allocators for row in allocator.holes(minimum)]
     return sorted(found, key=lambda hole: (-hole.size, hole.address))
+
+
+def _largest(heap: Heap, minimum: int, found: Sequence[Hole]) -> int | None:
+    """Return the size of the largest hole; None if there is no hole. ``found``: the holes of at least ``minimum``
+    bytes, largest first.
+    """
+    # A list of all holes may be very long, so the minimum is lowered step by step.
+    while not found and minimum > 1:
+        minimum >>= STEP
+        found = bare_holes(heap, max(minimum, 1))
+    return found[0].size if found else None
 
 
 def with_paths(heap: Heap, answer: Holes, listed: Sequence[Hole]) -> Holes:

@@ -20,6 +20,7 @@ from gdbheap.dataclass import dataclass
 from gdbheap.files import PRIVATE, check_folder, make_folder, replacing_folder
 from gdbheap.report.formats.svg import (
     ACROSS,
+    BELOW_LEGEND,
     CELL_HEIGHT,
     CELL_WIDTH,
     KINDS,
@@ -221,7 +222,7 @@ def _places(frames: Iterable[list[MapRange]]) -> Iterator[FilmRange]:
 
 def _picture(title: str, cell: int, places: list[FilmRange], by_place: list[list[MapRange]]) -> str:
     body: list[str] = []
-    at = MARGIN + 3 * LINE
+    at = BELOW_LEGEND
     for place, stretches in zip(places, by_place):
         body += _place(place, stretches, cell, at)
         at += LINE + _rows(place, cell) * (CELL_HEIGHT + 2) + LINE // 2

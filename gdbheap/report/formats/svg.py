@@ -20,7 +20,10 @@ if TYPE_CHECKING:
 __all__ = ["bars", "document", "heights", "picture", "text"]
 
 ACROSS, CELL_WIDTH, CELL_HEIGHT, LINE, MARGIN, LABEL = 128, 8, 16, 18, 16, 116
+BELOW_LEGEND = MARGIN + 4 * LINE
 KINDS = ("used", "free", "top", "other", "gone", "top gone", "nothing")
+# The kinds of the legend stand side by side, each in this width.
+LEGEND_WIDTH = (LABEL + ACROSS * CELL_WIDTH) // len(KINDS)
 STEPS = 8
 FONT = 'font-family="sans-serif" font-size="12"'
 
@@ -28,7 +31,7 @@ FONT = 'font-family="sans-serif" font-size="12"'
 def picture(answer: HeapMap, title: str) -> str:
     """Return the map as one SVG document, with a legend."""
     body: list[str] = []
-    at = MARGIN + 3 * LINE
+    at = BELOW_LEGEND
     for group in answer.rows:
         drawn, at = _group(group, at)
         body += drawn
@@ -54,9 +57,9 @@ def text(x: int, y: int, words: str) -> str:
 def _legend(cell: int, y: int) -> Iterator[str]:
     yield text(MARGIN, y, f"Each bar shows {Style().bytes(cell)} of memory:")
     for number, kind in enumerate(KINDS):
-        x = MARGIN + LABEL + 40 + number * 140
-        yield f'<rect x="{x}" y="{y - 10}" width="10" height="12" fill="{LOOKS[kind].svg}"/>'
-        yield text(x + 14, y, LOOKS[kind].meaning)
+        x = MARGIN + number * LEGEND_WIDTH
+        yield f'<rect x="{x}" y="{y + LINE - 10}" width="10" height="12" fill="{LOOKS[kind].svg}"/>'
+        yield text(x + 14, y + LINE, LOOKS[kind].meaning)
 
 
 def _group(group: MapGroup, at: int) -> tuple[list[str], int]:

@@ -41,12 +41,17 @@ def render(answer: Holes, style: Style, minimum: int) -> str:
 
 def _listed(answer: Holes, style: Style, minimum: int) -> str:
     if not answer.count:
-        return style.filled(f"There is no hole of {style.bytes(minimum)} or more; try a smaller --min.")
+        return style.filled(_none(answer.largest_hole, style, minimum))
     rows = [_row(hole, style) for hole in answer.rows]
     if answer.count > len(answer.rows):
         rows.append(_rest(answer, style))
     total = ["total", style.size(answer.bytes), style.size(answer.resident), style.share(answer.resident), *[""] * 4]
     return join(style.filled(sentence(answer, style, minimum)), table(COLUMNS, rows, style, total))
+
+
+def _none(largest: int | None, style: Style, minimum: int) -> str:
+    told = f"There is no hole of {style.bytes(minimum)} or more."
+    return told if largest is None else f"{told} The largest hole has {style.bytes(largest)}: add '--min={largest}'."
 
 
 def _row(hole: Hole, style: Style) -> list[str]:

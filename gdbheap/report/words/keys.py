@@ -437,6 +437,9 @@ KEYS: dict[str, Key] = {
         "there was no free chunk, or it was not searched for",
     ),
     "largest_block": Key("address", "the address of the holder's largest block", "unknown"),
+    "largest_hole": Key(
+        "bytes", "the size of the largest hole, also if it is smaller than minimum", "there is no hole"
+    ),
     "last": Key("bytes", "the value of the figure in the last sample"),
     "lazily_freed": Key(
         "bytes",
