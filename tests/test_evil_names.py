@@ -24,6 +24,7 @@ from typing import Any, Literal
 
 import pytest
 from support.evil import FORGED, NAMES, commands, forged, harm
+from support.finding_kinds import KINDS
 from support.gdb_side import batch, home, needs_gdb, own_lines
 from support.programs import build, gdbheap, interpreter_of, interpreters, python_program, running
 
@@ -57,7 +58,7 @@ from gdbheap.report.formats.pprof import pprof_of_tree
 from gdbheap.report.formats.weighted import folded, speedscope
 from gdbheap.report.page.findings import findings_section
 from gdbheap.report.text.style import COLOURS, Style, terminal_text
-from gdbheap.report.words.findings import WORDS, keys_of, text_of
+from gdbheap.report.words.findings import keys_of, text_of
 from gdbheap.report.words.heap_map import LOOKS
 from gdbheap.report.words.watch import event_text
 from gdbheap.sampling.current_totals import CurrentTable
@@ -431,7 +432,7 @@ def test_records(rng: random.Random, noun: str, kind: Any, fixed: dict[str, Any]
         assert style.width is not None or not forged(shown), forged(shown)[:3]
 
 
-@pytest.mark.parametrize("kind", WORDS, ids=lambda kind: kind.__name__)
+@pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
 def test_findings(rng: random.Random, kind: Any) -> None:
     """Check each finding's text and advice in the report of ``heap``."""
     evil = Evil(rng)

@@ -9,6 +9,7 @@ import random
 from typing import Any
 
 import pytest
+from support.finding_kinds import FOLDERS, KINDS
 
 from gdbheap.answers.accounting.describing import BlockDescription, BlockKind
 from gdbheap.answers.accounting.records import from_json, to_json
@@ -16,7 +17,7 @@ from gdbheap.answers.shared_out import HolderPart
 from gdbheap.findings.capacity.rule import RoomOfKind
 from gdbheap.findings.cycles.rule import Cycles
 from gdbheap.findings.equal_strings.rule import EqualStrings
-from gdbheap.findings.finding import Figures, Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.findings.fragmented.rule import Fragmented
 from gdbheap.findings.free_chunks.rule import FreeChunks
 from gdbheap.findings.free_lists.rule import FreeLists
@@ -45,10 +46,9 @@ from gdbheap.findings.thresholds import DEFAULT, RISEN, SET
 from gdbheap.findings.uncollectable_cycles.rule import UncollectableCycles
 from gdbheap.host.tmpfs import TmpfsFile
 from gdbheap.report.formats.json import text_of as json_of
-from gdbheap.report.words.findings import WORDS, advice_of, keys_of, numbers_of, text_of
+from gdbheap.report.words.findings import advice_of, keys_of, numbers_of, text_of, words_for
 
 KIB, MIB = 1 << 10, 1 << 20
-KINDS = sorted(Figures.__subclasses__(), key=lambda kind: kind.__name__)
 # Values of fields that allow only certain words.
 CHOICES: dict[tuple[str, str], list[Any]] = {
     ("Mapped", "kind"): list(Mapped.ids),
@@ -150,10 +150,10 @@ def held_by(
 
 
 def test_each_kind_has_words() -> None:
-    """Check that each rule's figures have texts and that each text has a rule, except "growing", which needs two
+    """Check that each finding's figures have texts, and that each has a rule, except "growing", which needs two
     snapshots, and "holder"."""
-    assert set(KINDS) == set(WORDS) and len(KINDS) == len(RULES) + 2
-    assert all(words.figures is kind for kind, words in WORDS.items())
+    assert len(KINDS) == len(FOLDERS) == len(RULES) + 2
+    assert all(words_for(kind).figures is kind for kind in KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS, ids=lambda kind: kind.__name__)
@@ -465,6 +465,6 @@ def test_advice(figures: Any, advice: str) -> None:
 
 def test_a_remedy_is_there_where_one_is_promised(rng: random.Random) -> None:
     """Check that each kind of finding that can be an alternative of another finding has a remedy, for all figures."""
-    remedies = {kind for kind, words in WORDS.items() for _ in range(9) if words.remedy(made(kind, rng))}
+    remedies = {kind for kind in KINDS for _ in range(9) if words_for(kind).remedy(made(kind, rng))}
     names = {name for kind in remedies for name in kind.ids}
     assert {"free-chunks", "large-chunks", "main-top", "thread-tops"} <= names

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from gdbheap.report.text.columns import first_columns
+from gdbheap.report.text.display_width import first_columns
 from gdbheap.report.text.style import Style
 from gdbheap.text import file_name
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import sys
 
-from gdbheap.report.text.columns import SECOND, spread, width_of
+from gdbheap.report.text.display_width import SECOND, spread, width_of
 from gdbheap.report.text.numbers import share_text, size_text
 from gdbheap.text import IN_GDB, as_typed, printable_lines
 

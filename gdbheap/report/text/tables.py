@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from gdbheap.errors import own_line
-from gdbheap.report.text.columns import first_columns, last_columns, padded, width_of
+from gdbheap.report.text.display_width import first_columns, last_columns, padded, width_of
 from gdbheap.report.text.style import Style
 
 TYPE_CHECKING = False

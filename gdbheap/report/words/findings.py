@@ -5,56 +5,17 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
 from contextlib import suppress
+from importlib import import_module
 from types import MappingProxyType
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.after_fork import words as after_fork
-from gdbheap.findings.cached import words as cached
-from gdbheap.findings.capacity import words as capacity
-from gdbheap.findings.contexts import words as contexts
-from gdbheap.findings.cycles import words as cycles
-from gdbheap.findings.equal_strings import words as equal_strings
-from gdbheap.findings.finding import Finding
-from gdbheap.findings.fragmented import words as fragmented
-from gdbheap.findings.free_chunks import words as free_chunks
-from gdbheap.findings.free_lists import words as free_lists
-from gdbheap.findings.garbage_list import words as garbage_list
-from gdbheap.findings.growing import words as growing
-from gdbheap.findings.growing_buffers import words as growing_buffers
-from gdbheap.findings.holder import words as holder
-from gdbheap.findings.huge_pages import words as huge_pages
-from gdbheap.findings.jemalloc_arenas import words as jemalloc_arenas
-from gdbheap.findings.jemalloc_unused import words as jemalloc_unused
-from gdbheap.findings.large_chunks import words as large_chunks
-from gdbheap.findings.lazily_freed import words as lazily_freed
-from gdbheap.findings.leak_like import words as leak_like
-from gdbheap.findings.locked import words as locked
-from gdbheap.findings.lost_blocks import words as lost_blocks
-from gdbheap.findings.lost_references import words as lost_references
-from gdbheap.findings.main_top import words as main_top
-from gdbheap.findings.mappings import words as mappings
-from gdbheap.findings.mimalloc_empty import words as mimalloc_empty
-from gdbheap.findings.musl_mappings import words as musl_mappings
-from gdbheap.findings.other_allocator import words as other_allocator
-from gdbheap.findings.other_held import words as other_held
-from gdbheap.findings.pinned_pages import words as pinned_pages
-from gdbheap.findings.pymalloc_arenas import words as pymalloc_arenas
-from gdbheap.findings.runtimes import words as runtimes
-from gdbheap.findings.slack import words as slack
-from gdbheap.findings.small_views import words as small_views
-from gdbheap.findings.sparse_huge_pages import words as sparse_huge_pages
-from gdbheap.findings.stacks import words as stacks
-from gdbheap.findings.tcmalloc_unused import words as tcmalloc_unused
-from gdbheap.findings.thread_tops import words as thread_tops
-from gdbheap.findings.tracemalloc import words as tracemalloc
-from gdbheap.findings.uncollectable_cycles import words as uncollectable_cycles
+from gdbheap.findings.finding import Figures, Finding
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.text import printable_record
 
 __all__ = [
-    "WORDS",
     "FindingKeys",
     "Numbers",
     "advice_of",
@@ -63,21 +24,14 @@ __all__ = [
     "numbers_of",
     "text_of",
     "text_or_none",
+    "words_for",
     "words_of",
 ]
 
-FILES = (
-    after_fork, cached, capacity, contexts, cycles, equal_strings, fragmented, free_chunks, free_lists, garbage_list,
-    growing, growing_buffers, holder, huge_pages, jemalloc_arenas, jemalloc_unused, large_chunks, lazily_freed,
-    leak_like, locked, lost_blocks, lost_references, main_top, mappings, mimalloc_empty, musl_mappings, other_allocator,
-    other_held, pinned_pages, pymalloc_arenas, runtimes, slack, small_views, sparse_huge_pages, stacks, tcmalloc_unused,
-    thread_tops, tracemalloc, uncollectable_cycles,
-)  # fmt: skip
 Numbers = Mapping[str, Sequence[int]]
 """The positions of findings in the list that the reader sees, by the findings' id, counted from 1. Empty if there is no
 list. Several findings may have the same id.
 """
-WORDS: dict[type[Any], Words[Any]] = {file.WORDS.figures: file.WORDS for file in FILES}
 
 
 @dataclass(frozen=True)
@@ -149,8 +103,16 @@ def keys_of(finding: Finding) -> FindingKeys:
     return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)
 
 
+def words_for(kind: type[Figures]) -> Words[Any]:
+    """Return the texts of the findings with figures of this type: those of the file ``words.py`` beside the type's
+    ``rule.py``."""
+    # Imported on use: most processes have few of the findings.
+    words: Words[Any] = import_module(f"{kind.__module__.removesuffix('rule')}words").WORDS
+    return words
+
+
 def _words(finding: Finding) -> Words[Any]:
-    return WORDS[type(finding.figures)]
+    return words_for(type(finding.figures))
 
 
 def _shared(shared: list[tuple[str, int]], numbers: Numbers) -> list[str]:

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from gdbheap.report.text.columns import first_columns, last_columns, width_of
+from gdbheap.report.text.display_width import first_columns, last_columns, width_of
 from gdbheap.report.text.stack_text import stack_text
 from gdbheap.report.text.style import Style
 from gdbheap.report.text.tables import Column, table
