@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import os
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NoReturn, TypeVar
 
 from gdbheap.commands.surface.declaration import SHELL, AnyCommand, Command
@@ -15,6 +16,7 @@ from gdbheap.errors import UsageError
 
 __all__ = ["help_call", "parse", "wants_help"]
 
+WIDTH = 80
 Chosen = TypeVar("Chosen", bound=Common)
 
 
@@ -44,7 +46,9 @@ def _typed(option: Option) -> Callable[[str], Any]:
 
 
 def _parser(command: AnyCommand, prog: str, extra: Sequence[Option]) -> argparse.ArgumentParser:
-    parser = _Parser(prog=prog, add_help=False, allow_abbrev=False)
+    # Without a width, argparse asks for the terminal's, and imports shutil for this.
+    plain = partial(argparse.HelpFormatter, width=WIDTH)
+    parser = _Parser(prog=prog, add_help=False, allow_abbrev=False, formatter_class=plain)
     for option in (*command.all_options, *extra):
         if option.takes_next:
             parser.add_argument(option.name, dest=option.key, metavar=option.metavar, type=_typed(option))

@@ -8,7 +8,6 @@ the function's name. Source lines come from the debug information of the file, o
 
 from __future__ import annotations
 
-import lzma
 import re
 from contextlib import suppress
 from functools import lru_cache
@@ -56,7 +55,7 @@ class Functions:
         ``is_unpacked``: the file comes from a packed table (.gnu_debugdata), so none is searched for in it.
         """
         found: list[tuple[bytes, bytes]] = []
-        with suppress(ValueError, OSError, lzma.LZMAError, MemoryError):
+        with suppress(ValueError, OSError, MemoryError):
             sections = SectionTable(stream)
             found += sections.symbols(room, SYMTAB, DYNSYM)
             self._lines += filter(None, [SourceLines.of(stream, sections, room)])
@@ -110,8 +109,14 @@ def readable(symbol: str) -> str:
 def _unpacked(packed: bytes, room: SymbolRoom) -> bytes:
     """Return the content of a packed symbol file, at most UNPACKED_RATIO times its size.
 
-    Return no bytes if the limit ``room`` is too small for it. Raises the errors of lzma.
+    Return no bytes if the limit ``room`` is too small for it. Raises ValueError if it is damaged.
     """
+    # Imported on use: few files have such a table.
+    import lzma
+
     decoder = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=XZ_MEMORY)
-    found = decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))
+    try:
+        found = decoder.decompress(packed, min(room.left, UNPACKED_RATIO * len(packed)))
+    except lzma.LZMAError as error:
+        raise ValueError(str(error)) from None
     return found if room.take(len(found)) else b""

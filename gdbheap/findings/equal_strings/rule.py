@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 from contextlib import suppress
 from dataclasses import field
 
@@ -87,13 +86,16 @@ def _is_likely(evidence: Evidence, objects: Objects, name: str) -> bool:
     if not is_much and not evidence.is_graph_quick:
         evidence.leave_out()
         return False
+    # Imported on use: imports take most of a command's start-up time.
+    from random import Random
+
     references = evidence.graph_of(evidence.heap.used_blocks if evidence.detail else MAX_LIKELY_GRAPH_BLOCKS)
     if references is None:
         return False
     nodes, size = list[Node](), 0
     for kind in (row.address for row in small):
         numbers = references.graph.objects_of(kind)
-        sample = references.nodes(random.Random(SEED).sample(numbers, min(SAMPLES, len(numbers))))
+        sample = references.nodes(Random(SEED).sample(numbers, min(SAMPLES, len(numbers))))
         size += sum(node.size for node in sample) * len(numbers) // max(1, len(sample))
         nodes += sample
     if not is_much and not evidence.worth(size):

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Figures, Finding
+from gdbheap.findings.finding import Finding
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.text import printable_record
@@ -103,7 +103,7 @@ def keys_of(finding: Finding) -> FindingKeys:
     return FindingKeys(finding.id, finding.bytes, text, advice, finding.listed, *rest)
 
 
-def words_for(kind: type[Figures]) -> Words[Any]:
+def words_for(kind: type[Any]) -> Words[Any]:
     """Return the texts of the findings with figures of this type: those of the file ``words.py`` beside the type's
     ``rule.py``."""
     # Imported on use: most processes have few of the findings.
