@@ -211,9 +211,10 @@ class _Watch:
         self._named_limits: set[Limit] = set()
         self._output: LineOutput | None = None
         self.prepared: dict[int, Preparation] = {}
-        self.failed = self.ended = self.killed = 0
+        self.acted = self.failed = self.ended = self.killed = 0
         self._is_warned = False
         self.style = style_for(None, options.exact, None)
+        self.watcher.idle = self._idle
         # From now on, the server may get requests.
         self.server = _server(options, self._now)
 
@@ -237,7 +238,7 @@ class _Watch:
                 self._output.end()
             if self.server is not None:
                 self.server.end()
-        return WatchMessage("end", time.time(), acted=self.bounds.acted, failed=self.failed, why_ended=why)
+        return WatchMessage("end", time.time(), acted=self.acted, failed=self.failed, why_ended=why)
 
     def _now(self) -> Now:
         """Return the current state for the metrics. This method is called in another thread."""
@@ -246,7 +247,7 @@ class _Watch:
         sizes = {pid: one.size for pid, one in list(self.watcher.watched.items())}
         seen = [(one, sizes[one.pid]) for one in list(self.reader.seen.values()) if sizes.get(one.pid)]
         return Now(
-            seen, self.ended, self.bounds.acted, self.failed, self.killed, time.monotonic() - self.watcher.scanned,
+            seen, self.ended, self.acted, self.failed, self.killed, time.monotonic() - self.watcher.scanned,
             self.watcher.groups, self.options.prometheus_sum, list(self.reader.gone.values()),
         )  # fmt: skip
 
@@ -270,6 +271,10 @@ class _Watch:
             return None
         if watch_event.kind == "acted":
             return self._acted(watch_event)
+        if watch_event.kind == "acting" and watch_event.done is not None:
+            files, now = {**watch_event.done.files}, time.time()
+            cause, group, step = watch_event.cause, watch_event.group, watch_event.reason
+            return WatchMessage("acting", now, pid, watch_event.name, cause, group, files, step=step)
         if watch_event.kind == "renamed" and pid is not None:
             # The process probably runs another program now.
             if pid in self.prepared and self._preparation(pid) is None:
@@ -310,7 +315,8 @@ class _Watch:
         if self.queue.has(pid, None if errors is None else MEMORY_ERROR):
             return
         standing = errors.standing() if errors is not None else []
-        if not self.bounds.allow(pid, time.monotonic(), None if self.watcher.cgroup else one.user):
+        user = None if self.watcher.cgroup else one.user
+        if not self.bounds.allow(pid, time.monotonic(), user):
             if errors is not None:
                 errors.go_on()
             return
@@ -319,7 +325,9 @@ class _Watch:
         prepared = errors.preparation if errors is not None else self._preparation(pid)
         seconds = read_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))
         cause = dataclasses.replace(cause, cgroup=watch_event.group or cause.cgroup)
-        self.queue.add(Request(one.folder, watch_event.name, cause, prepared, standing, seconds, time.time(), stack))
+        self.queue.add(
+            Request(one.folder, watch_event.name, cause, prepared, standing, seconds, time.time(), stack, user)
+        )
 
     def _acted(self, watch_event: WatchEvent) -> WatchMessage | None:
         """Return the event for finished actions; None if ``watch_event`` lacks data.
@@ -331,11 +339,16 @@ class _Watch:
         one = self.watcher.watched.get(pid)
         if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
             one.errors.go_on()
-        self.failed += bool(done.errors)
+        if done.is_nothing and (done.is_gone or done.was_traced):
+            self.bounds.give_back(pid, time.monotonic(), request.user)
+        else:
+            self.acted += 1
+        # A process that ended before it was read is not a failure.
+        self.failed += bool(done.errors) and not (done.is_nothing and done.is_gone)
         self.reader.held(pid, done.held)
         return WatchMessage(
-            "acted", request.time, pid, watch_event.name, request.cause, watch_event.group, done.files, done.errors,
-            done.held, done.partial, done.run, stack=_named(request.stack),
+            "acted", time.time(), pid, watch_event.name, request.cause, watch_event.group, done.files, done.errors,
+            done.held, done.partial, done.run, stack=_named(request.stack), too_late=done.is_nothing and done.is_gone,
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
@@ -402,11 +415,19 @@ class _Watch:
             self._named_limits.update(new)
             self._print(event_text(dataclasses.replace(event, limits=new), self.style))
 
+    def _idle(self) -> None:
+        """Print what waits to be printed. This method is called at least every few seconds."""
+        if self.lines.is_count_due(time.monotonic()):
+            self._tell_many()
+        if self._output is not None:
+            self._output.flush()
+
     def _tell_many(self) -> None:
         """Print how many processes began and ended without lines of their own."""
-        if self.lines.began or self.lines.ended:
-            self._print(counts_text(time.time(), self.lines.began, self.lines.ended))
-            self.lines.began = self.lines.ended = 0
+        lines = self.lines
+        if lines.has_counted:
+            self._print(counts_text(time.time(), lines.began, lines.ended, lines.too_late))
+            lines.began = lines.ended = lines.too_late = 0
 
     def _print(self, line: str) -> None:
         """Print a line: text on standard error, JSON on standard output. A reader that is stuck delays nothing."""
@@ -416,7 +437,6 @@ class _Watch:
             if self._output is None:
                 stream.flush()
                 self._output = LineOutput(stream.fileno(), self._lost)
-                self.watcher.idle = self._output.flush
             self._output.add(_encoded(line, stream.encoding))
 
     def _lost(self, count: int) -> bytes:
@@ -441,27 +461,46 @@ class _Lines:
     counted.
 
     ``began``, ``ended``: how many processes have begun and ended without a line since the last count was printed.
+    ``too_late``: how many ended without a line before an action could read them.
     """
 
     began: int = 0
     ended: int = 0
+    too_late: int = 0
     _left: float = LINES
     _last: float = 0.0
 
     def allow(self, event: WatchMessage, now: float) -> bool:
         """Return whether to print the event; if not, count it."""
-        if event.event not in ("began", "ended") or event.oom:
+        if event.oom or not (event.event in ("began", "ended") or event.too_late):
             return True
-        self._left = min(LINES, self._left + (now - self._last) / LINE_SECONDS)
-        self._last = now
         # The line that counts the other events is a line, too.
-        needed = 2 if self.began or self.ended else 1
-        if self._left >= needed:
+        needed = 2 if self.has_counted else 1
+        if self._refilled(now) >= needed:
             self._left -= needed
             return True
         self.began += event.event == "began"
         self.ended += event.event == "ended"
+        self.too_late += event.too_late
         return False
+
+    @property
+    def has_counted(self) -> bool:
+        """Whether events were only counted since the last count was printed."""
+        return bool(self.began or self.ended or self.too_late)
+
+    def is_count_due(self, now: float) -> bool:
+        """Return whether to print the counts now; if so, count the line."""
+        if not self.has_counted or self._refilled(now) < 1:
+            return False
+        self._left -= 1
+        return True
+
+    def _refilled(self, now: float) -> float:
+        """Return how many lines may be printed now."""
+        self._left = min(LINES, self._left + (now - self._last) / LINE_SECONDS)
+        self._last = now
+        return self._left
 
 
 def _named(stack: Callable[[], list[StackFrame]]) -> list[StackFrame]:

@@ -56,10 +56,11 @@ def open_folder(process: Named) -> ProcessFolder:
         raise _absent(pid, error) from None
 
 
-def check(folder: ProcessFolder) -> Machine:
+def check(folder: ProcessFolder, may_be_traced: bool = False) -> Machine:
     """Return the machine that the process is for, with its usual page size. The check does not disturb the process.
 
-    Raises NoTarget, NotPermitted or Unsupported if nobody can read the process, or if it is traced already.
+    Raises NoTarget, NotPermitted or Unsupported if nobody can read the process, or if it is traced already and not
+    ``may_be_traced``.
     """
     try:
         status, flags = folder.status(), folder.flags()
@@ -72,7 +73,7 @@ def check(folder: ProcessFolder) -> Machine:
         # Names are only in the first part of the reason.
         raise NoTarget(reason, next_steps(reason))
     facts = gather(folder)
-    for cause in (causes.itself, causes.traced):
+    for cause in (causes.itself,) if may_be_traced else (causes.itself, causes.traced):
         if (refused := cause(facts)) is not None:
             raise NotPermitted(refused, next_steps(cause(facts.unnamed) or ""))
     _check_lock(folder)

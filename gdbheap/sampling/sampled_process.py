@@ -119,15 +119,17 @@ class AllocatorPlaces:
 class SampledProcess:
     """A process that is sampled. Raises NoTarget, NotPermitted, Unsupported if it cannot be sampled.
 
-    ``limit``: the most seconds for which it may be stopped, None for no limit. ``refused``: why its memory cannot be
-    read, so that only the kernel's figures are known; None if the memory can be read.
+    ``limit``: the most seconds for which it may be stopped, None for no limit. ``may_be_traced``: whether another
+    program may trace the process now; its memory is then read once that tracer is gone. ``refused``: why its memory
+    cannot be read, so that only the kernel's figures are known; None if the memory can be read.
     """
 
-    def __init__(self, process: Named, limit: float | None = None) -> None:
+    def __init__(self, process: Named, limit: float | None = None, may_be_traced: bool = False) -> None:
         self.folder = refusal.open_folder(process)
         self.pid = self.folder.pid
-        self.machine: Machine = refusal.check(self.folder)
+        self.machine: Machine = refusal.check(self.folder, may_be_traced)
         self.refused: str | None = None
+        self._was_traced = False
         self.found: AllocatorPlaces | None = None
         self._limit = limit
         self._image: tuple[str, int, int] | None = None
@@ -161,7 +163,8 @@ class SampledProcess:
         is_other = self._image is not None
         if usage.image != self._image:
             self._image, self.found, self.refused, self._looks = usage.image, None, None, Pacer(LOOK_SHARE)
-        if self.refused is not None or not self._may_know_more() or not self._looks.is_due:
+        may_retry = self.refused is None or self._was_traced
+        if not may_retry or not self._may_know_more() or not self._looks.is_due:
             return None
         found: AllocatorPlaces = self._looks.do(self._look)
         known, self.found = self.found, found
@@ -184,14 +187,14 @@ class SampledProcess:
         return True
 
     def _look(self) -> AllocatorPlaces:
-        self._libraries = libraries_of(self.folder)
+        self._libraries, self.refused = libraries_of(self.folder), None
         try:
             self._check_memory()
             return self._find()
         except NoTarget:
             raise
         except Exception as error:
-            self.refused = reason_of(error)
+            self.refused, self._was_traced = reason_of(error), refusal.other_tracer(self.folder) != 0
             return AllocatorPlaces(None, None, self._described(), self._memory())
 
     def _check_memory(self) -> None:

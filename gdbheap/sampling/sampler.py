@@ -112,7 +112,7 @@ class Sampler:
                 yield self._give_up(pid, error)
                 continue
             try:
-                self.watched[pid] = SampledProcess(folder, self._limit)
+                self.watched[pid] = SampledProcess(folder, self._limit, may_be_traced=True)
             except NoTarget as error:
                 # A process whose first thread has ended cannot be read, but still runs.
                 if folder.is_running():

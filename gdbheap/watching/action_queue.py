@@ -25,9 +25,15 @@ SAVE, RUN = "save", "run"
 # The largest number of actions that do the same step at the same time, for each step.
 AT_ONCE = {SAVE: 4, RUN: 16}
 HANGS = {SAVE: "the snapshot or core was not finished in time", RUN: "the command of --run did not end in time"}
+UNFINISHED = {
+    SAVE: "its files were not finished, because the watch was asked to end",
+    RUN: "the command of --run was ended, because the watch was asked to end",
+}
 LOST = "the gdbheap process that acted was killed, or failed"
 # The steps end themselves when their time is over. A child that has not ended this many seconds later hangs.
 GRACE_SECONDS = 3 * PARTING_SECONDS
+# An action that takes longer than this is reported before it is finished.
+SLOW_SECONDS = 5.0
 
 
 @dataclass
@@ -37,6 +43,7 @@ class _Action:
     ``steps``: the remaining steps, beginning with the current one.
     ``child``: the process that does the current step, None if the step waits for its turn.
     ``deadline``: when the child must have finished (``time.monotonic``).
+    ``slow_at``: when to report that the action is not finished; infinite once that is done.
     """
 
     request: Request
@@ -44,6 +51,7 @@ class _Action:
     done: Done = field(default_factory=Done)
     child: Child | None = None
     deadline: float = math.inf
+    slow_at: float = field(default_factory=lambda: time.monotonic() + SLOW_SECONDS)
 
 
 class ActionQueue:
@@ -67,7 +75,7 @@ class ActionQueue:
     @property
     def due(self) -> float:
         """The time at which ``turn`` must be called next (``time.monotonic``)."""
-        return min((action.deadline for action in self._actions), default=math.inf)
+        return min((min(action.deadline, action.slow_at) for action in self._actions), default=math.inf)
 
     @property
     def descriptors(self) -> list[int]:
@@ -98,13 +106,25 @@ class ActionQueue:
         self._actions = [action for action in self._actions if action.steps]
         yield from ((action.request, action.done) for action in finished)
 
-    def end(self) -> None:
-        """Abandon all actions, and wait until their children have ended."""
+    def slow(self) -> Iterator[tuple[Request, Done, str]]:
+        """Yield, once for each action that takes long, its request, its result so far, and the step that still runs:
+        "save" or "run".
+        """
+        now = time.monotonic()
         for action in self._actions:
+            if now >= action.slow_at:
+                action.slow_at = math.inf
+                yield action.request, action.done, action.steps[0]
+
+    def end(self) -> list[tuple[Request, Done]]:
+        """Abandon all actions, and wait until their children have ended. Return the abandoned actions."""
+        abandoned, self._actions = self._actions, []
+        for action in abandoned:
             if action.child is not None:
                 self._leaving.add(action.child)
-        self._actions.clear()
+            action.done.add(Done(errors=[UNFINISHED[action.steps[0]]]))
         self._leaving.end()
+        return [(action.request, action.done) for action in abandoned]
 
     def _has_room(self, action: _Action) -> bool:
         others = [one for one in self._actions if one.child is not None]

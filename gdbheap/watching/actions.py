@@ -23,7 +23,7 @@ from typing import Any
 
 from gdbheap.dataclass import dataclass
 from gdbheap.environment import find_program
-from gdbheap.errors import GdbheapError, UsageError, exhausted, one_line, reason_of
+from gdbheap.errors import GdbheapError, NoTarget, UsageError, exhausted, one_line, reason_of
 from gdbheap.files import PRIVATE, check_place, is_file, is_shared, open_folder, settle, working_folder, write_text
 from gdbheap.first_page.main_holders import MainHolders
 from gdbheap.heap import Heap
@@ -62,6 +62,7 @@ NEAR_DEATH = ("limit", "soon", "pressure", "oom")
 CORE_NOTES_BYTES = 16 << 20
 # The address space that gdb needs for itself.
 GDB_SPACE = 512 << 20
+ENDED = "it ended before its memory was read"
 # A path with nothing below it, not even "..".
 NOWHERE = "/dev/null"
 # Settings that keep gdb from opening files that the process names. These files are its executable, which names a file
@@ -119,6 +120,8 @@ class Done:
     ``held``: for how many seconds the process was stopped to read its heap, None if it was not stopped.
     ``partial``: whether data is missing in the files.
     ``run``: the command's exit status, negative for a signal, None if it did not run to its end.
+    ``is_gone``: whether the process ended before it was read.
+    ``was_traced``: whether another program traced the process, so that it could not be read.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -126,6 +129,13 @@ class Done:
     held: float | None = None
     partial: bool = False
     run: int | None = None
+    is_gone: bool = False
+    was_traced: bool = False
+
+    @property
+    def is_nothing(self) -> bool:
+        """Whether no file was written and no command has run."""
+        return not self.files and self.run is None
 
     def add(self, other: Done) -> None:
         """Merge the result of later steps into this one."""
@@ -133,6 +143,7 @@ class Done:
         self.errors += other.errors
         self.held = other.held if self.held is None else self.held
         self.partial, self.run = self.partial or other.partial, other.run
+        self.is_gone, self.was_traced = self.is_gone or other.is_gone, self.was_traced or other.was_traced
 
 
 def check(actions: Actions) -> None:
@@ -159,6 +170,7 @@ class Request:
     ``time``: when the cause occurred, in seconds since 1970.
     ``stack``: a function that returns the frames of the thread that caused the action, outermost first. It is slow, so
     it is called after that thread was released.
+    ``user``: the user for whom the action counts, None if it counts for all users.
     """
 
     folder: ProcessFolder
@@ -169,6 +181,7 @@ class Request:
     seconds: float = read_seconds(0, 1)
     time: float = field(default_factory=time.time)
     stack: Callable[[], list[StackFrame]] = list
+    user: int | None = None
 
     @property
     def pid(self) -> int:
@@ -259,7 +272,11 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
                 write(path, take(heap, None, actions.blocks, holders), actions.mode)
                 done.files["snapshot"] = path
         done.held, done.partial = process.stopped_seconds, heap.partial
+    except NoTarget as error:
+        done.is_gone = not folder.is_running()
+        done.errors.append(ENDED if done.is_gone else reason_of(error))
     except (Exception, KeyboardInterrupt) as error:
+        done.was_traced = refusal.other_tracer(folder) != 0
         done.errors.append(reason_of(error))
     return vars(done)
 

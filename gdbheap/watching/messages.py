@@ -44,7 +44,8 @@ class WatchMessage:
     "left-out": the processes ``pids`` match but cannot be watched.
     "lost": lines were not printed, because nothing read them.
     "serving": metrics are served at ``url``.
-    "acted": the steps were done.
+    "acting": the steps take long. ``step``: the step that still runs, "save" or "run" (the command of --run).
+    "acted": the steps were done. ``too_late``: nothing was done, because the process ended before it was read.
     "end": the watch is over, for the reason ``why_ended``: "count", "ended" (all processes), "duration" or "asked".
     """
 
@@ -69,6 +70,8 @@ class WatchMessage:
     pids: list[int] = field(default_factory=list)
     exit_status: int | None = None
     oom: bool = False
+    too_late: bool = False
+    step: str = ""
 
     @property
     def ok(self) -> bool:

@@ -27,6 +27,8 @@ RATE_SECONDS, LEAST_RATE_SECONDS = 2.0, 0.1
 # A sliding window is divided into this many parts.
 WINDOW_PARTS = 200
 NEVER = 1e9
+# The first pause after an action that could do nothing.
+RETRY_SECONDS = 5.0
 MEMORY_ERROR: Final = "memory-error"
 
 
@@ -210,13 +212,12 @@ class Bounds:
     ``count``: the most actions on the processes of one user, None for no limit. Each user has this number, so that one
     user's processes cannot use up the actions of another user.
     ``again``: the fewest seconds between two actions on the same process.
-    ``acted``: the number of actions so far.
     """
 
     count: int | None = 1
     again: float = 600.0
-    acted: int = 0
     _last: dict[int, float] = field(default_factory=dict)
+    _pauses: dict[int, float] = field(default_factory=dict)
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
@@ -236,12 +237,22 @@ class Bounds:
             return False
         self._last[pid] = time
         self._by_user[user] = self._by_user.get(user, 0) + 1
-        self.acted += 1
         return True
+
+    def give_back(self, pid: int, time: float, user: int | None = None) -> None:
+        """Do not count an action that could do nothing, and allow another one on the process after a pause. The pause
+        doubles each time, from RETRY_SECONDS up to ``self.again``.
+        """
+        self._by_user[user] -= 1
+        if pid in self._last:
+            pause = min(self._pauses.get(pid, RETRY_SECONDS), self.again)
+            self._last[pid] = time + pause - self.again
+            self._pauses[pid] = 2 * pause
 
     def forget(self, pid: int) -> None:
         """Forget a process that has ended, because its id may be reused."""
         self._last.pop(pid, None)
+        self._pauses.pop(pid, None)
 
 
 def _time_to(bound: int, size: int) -> float:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import itertools
 import math
 import signal
 import time
@@ -100,6 +101,7 @@ class WatchEvent:
     "left-out": the processes ``pids`` match but cannot be watched.
     "unreadable": the memory of the processes ``pids`` cannot be read. Each process is reported once.
     "nobody": no process matches yet.
+    "acting": the action of ``request`` takes long; ``reason`` is the step that still runs, ``done`` the result so far.
     "acted": the action of ``request`` is finished, with the result ``done``.
 
     ``reason``: why the event occurred.
@@ -262,10 +264,12 @@ class Watcher:
         return self._polled.wait(min(due, default=math.inf), also)
 
     def _finished(self, ready: set[int]) -> Iterator[WatchEvent]:
-        """Start actions, and yield an event for each action that is finished."""
-        for request, done in self.queue.turn(ready) if self.queue is not None else ():
-            group = request.cause.cgroup
-            yield WatchEvent("acted", request.pid, request.name, request.cause, group, request=request, done=done)
+        """Start actions. Yield an event for each action that is finished, and for each action that takes long."""
+        if self.queue is None:
+            return
+        yield from itertools.starmap(_acted, self.queue.turn(ready))
+        for request, done, step in self.queue.slow():
+            yield dataclasses.replace(_acted(request, done), kind="acting", reason=step)
 
     def _read_polled(self) -> Iterator[WatchEvent]:
         for key, polled, found in self._polled.read():
@@ -409,11 +413,13 @@ class Watcher:
         one.polled.add(_errors_key(one.pid))
 
     def end(self) -> list[WatchEvent]:
-        """Stop watching. Return an event for each process whose code could not be restored."""
+        """Stop watching. Return an event for each action that was not finished, and for each process whose code could
+        not be restored.
+        """
         self.reader.end()
-        if self.queue is not None:
-            self.queue.end()
-        return [event for one in self.watched.values() for event in _end_errors(one)]
+        abandoned = self.queue.end() if self.queue is not None else []
+        unrestored = [event for one in self.watched.values() for event in _end_errors(one)]
+        return [*itertools.starmap(_acted, abandoned), *unrestored]
 
     def _regroup(self, one: WatchedProcess) -> None:
         self._group_kills.leave(one.groups)
@@ -506,6 +512,11 @@ def _state(name: str, polled: PolledMemory, rate: RateTrigger, share: float) -> 
         return GroupState(name)
     mark = None if reading.limit is None else int(share * reading.limit)
     return GroupState(name, reading.size, reading.limit, mark, rate.seconds_left(reading), polled.memory.kills)
+
+
+def _acted(request: Request, done: Done) -> WatchEvent:
+    group = request.cause.cgroup
+    return WatchEvent("acted", request.pid, request.name, request.cause, group, request=request, done=done)
 
 
 def _end_errors(one: WatchedProcess) -> list[WatchEvent]:

@@ -266,7 +266,7 @@ KEYS: dict[str, Key] = {
     "event": Key(
         "",
         "the kind of event: began, ended, killed, nobody, unreadable, unseen, unrestored, missed, left-out, serving, "
-        "acted or end",
+        "acting, acted or end",
     ),
     "events": Key("number", "the kernel's counters of the control group's memory events, by name"),
     "every": Key("number", "the number of replayed calls from one picture of the film to the next"),
@@ -597,6 +597,8 @@ KEYS: dict[str, Key] = {
     "of": Key("", "the kind of table that contains the column, or the kind of the array itself"),
     "of_python": Key("", "the same figures for Python's own allocator", "no call of that allocator was recorded"),
     "ok": Key("", "whether gdbheap found no damage and could read everything"),
+    "too_late": Key("", "whether nothing was done, because the process ended before it was read"),
+    "step": Key("", "the step of the action that still runs: save or run; empty: the event is not 'acting'"),
     "oom": Key("", "whether the kernel's OOM killer was killing processes when the process ended"),
     "operations": Key(
         "",

@@ -17,6 +17,7 @@ from gdbheap.watching.triggers import Cause
 __all__ = ["counts_text", "event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
+STEPS = {"save": "its files are still being written", "run": "the command of --run still runs"}
 # A line names at most this many process ids.
 SHOWN = 10
 ENDS = {
@@ -41,18 +42,21 @@ def event_text(event: WatchMessage, style: Style) -> str:
     """Return the line that is printed for one event: its local time, and what happened."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _reasons, "lost": _reasons, "missed": _missed, "left-out": _left_out, "serving": _serving,
-            "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip
+            "acting": _acting, "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip
     # Errors are already sentences, and gdbheap itself chose the paths of the files.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
     return f"{_local_time(event.time)} {own_line(said, 4000)}"
 
 
-def counts_text(moment: float, began: int, ended: int) -> str:
-    """Return one line for many processes that began or ended."""
-    return (
-        f"{_local_time(moment)} {counted(began, 'more process', 'more processes')} began and {count_text(ended)} ended"
-    )
+def counts_text(moment: float, began: int, ended: int, too_late: int = 0) -> str:
+    """Return one line for many processes that began or ended.
+
+    ``too_late``: how many ended before the watch could act on them.
+    """
+    unread = f"; {count_text(too_late)} ended before the watch could act" if too_late else ""
+    more = counted(began, "more process", "more processes")
+    return f"{_local_time(moment)} {more} began and {count_text(ended)} ended{unread}"
 
 
 def _local_time(moment: float) -> str:
@@ -129,14 +133,22 @@ def _serving(event: WatchMessage, style: Style) -> str:
     return f"metrics are at {event.url}{open_to if event.everybody else ''}"
 
 
+def _acting(event: WatchMessage, style: Style) -> str:
+    return "; ".join([*_cause_and_files(event, style), STEPS[event.step]])
+
+
 def _acted(event: WatchMessage, style: Style) -> str:
+    return "; ".join([*_cause_and_files(event, style), *event.errors])
+
+
+def _cause_and_files(event: WatchMessage, style: Style) -> list[str]:
     held = "" if event.held is None else f" (the process was stopped for {duration_text(event.held)})"
     missing = ", which is incomplete" if event.partial else ""
     parts = [f"{_process(event)}: {cause_text(event.cause, style)}" if event.cause else _process(event)]
     parts += [f"it was running {frame.name} ({frame.file}:{frame.line})" for frame in _innermost(event)]
     parts += [f"{KINDS[kind]} in {path}{held if place == 0 else ''}{missing if place == 0 else ''}"
               for place, (kind, path) in enumerate(event.files.items())]  # fmt: skip
-    return "; ".join([*parts, *event.errors])
+    return parts
 
 
 def _innermost(event: WatchMessage) -> list[StackFrame]:
