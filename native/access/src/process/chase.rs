@@ -18,7 +18,7 @@ use crate::process::guard::Guard;
 use crate::process::patch::{self, text, Patch};
 use crate::process::program_memory::ProgramMemory;
 use crate::process::ptrace::{self, ThreadEvent};
-use crate::process::sharers::has_sharer;
+use crate::process::sharers::{has_sharer, is_sharer};
 use crate::process::telling::{Finish, Teller, Trace};
 use crate::process::tracer::{raise_priority, restart_unhandled, Failure, Tracer, STUCK};
 use crate::stat;
@@ -50,11 +50,13 @@ pub(crate) struct Chase {
     course: FollowRequest,
     limit: Duration,
     threads: BTreeSet<i32>,
+    /// The forked children that have not stopped yet.
+    children: BTreeSet<i32>,
 }
 
 impl Chase {
     pub(crate) fn new(course: FollowRequest, limit: Duration) -> Chase {
-        Chase { course, limit, threads: BTreeSet::new() }
+        Chase { course, limit, threads: BTreeSet::new(), children: BTreeSet::new() }
     }
 }
 
@@ -77,6 +79,7 @@ impl Trace for Chase {
             teller.shared.ending.store(true, Ordering::SeqCst);
         }
         let finish = self.follow(&teller);
+        self.await_children();
         if finish != Finish::Asked || self.take_out(&teller) {
             guard.dismiss();
         } else {
@@ -173,10 +176,7 @@ impl Chase {
         match waited {
             ThreadEvent::Running => {}
             ThreadEvent::Gone => self.forget(tid),
-            ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => {
-                // A separate process made by clone(2). It has the patches, which do nothing there.
-                let _ = ptrace::detach(tid, 0);
-            }
+            ThreadEvent::Stopped { event: ptrace::EVENT_STOP, .. } if !self.is_known(tid) => self.free_child(tid),
             ThreadEvent::Stopped { signal: libc::SIGTRAP, event: ptrace::EVENT_STOP } => {
                 // This is the late stop of an interrupt that was requested twice.
                 restart_interrupted(tid);
@@ -187,7 +187,9 @@ impl Chase {
                 let _ = ptrace::listen(tid);
             }
             ThreadEvent::Stopped { event: libc::PTRACE_EVENT_FORK, .. } => {
-                self.free_child(tid);
+                // The child stops by itself, but perhaps only much later: the kernel first writes to a page that may
+                // be slow to arrive. Nothing waits for that.
+                self.children.extend(ptrace::event_message(tid).map(|child| child as i32));
                 let _ = ptrace::go_on(tid, 0);
             }
             ThreadEvent::Stopped { signal, event: 0 } => {
@@ -220,15 +222,17 @@ impl Chase {
         self.threads.contains(&tid) || (is_thread() && self.threads.insert(tid))
     }
 
-    /// Remove the patches from a forked child. The child has inherited them but is not followed.
-    fn free_child(&self, tid: i32) {
-        let Ok(child) = ptrace::event_message(tid).map(|child| child as i32) else { return };
-        if let ThreadEvent::Stopped { .. } = ptrace::wait(child, true) {
+    /// Remove the patches from a child that has stopped, and release it. It has inherited the patches, but is not
+    /// followed. A child that shares the memory of the process (clone with CLONE_VM) keeps them: they are the process's
+    /// own, whose threads run. In a process that is not followed, the patches do nothing.
+    fn free_child(&mut self, child: i32) {
+        self.children.remove(&child);
+        if matches!(is_sharer(self.course.process.pid(), child), Ok(false)) {
             if let Ok(memory) = ProgramMemory::of_thread(child) {
                 text::take_out(&memory, &self.course.patches);
             }
-            let _ = ptrace::detach(child, 0);
         }
+        let _ = ptrace::detach(child, 0);
     }
 
     /// If the thread is at a trap, report the hit, wait for the answer if answers are expected, and return true.
@@ -262,8 +266,10 @@ impl Chase {
             let since = Instant::now();
             let standing = self.stop_all(teller);
             let stuck: Vec<i32> = self.threads.iter().copied().filter(|tid| !standing.contains_key(tid)).collect();
-            let is_last = stuck.is_empty() || began.elapsed() + nap > PATIENCE;
-            if stuck.is_empty() {
+            // Another process that shares the memory may run the code, and may keep the memory map locked.
+            let is_free = stuck.is_empty() && matches!(has_sharer(self.course.process.pid()), Ok(false));
+            let is_last = is_free || began.elapsed() + nap > PATIENCE;
+            if is_free {
                 text::take_out(&self.course.memory, &self.course.patches);
                 // The maps are read only now: a sleeping thread may hold the lock that reading them waits for.
                 teller.shared.note_maps(1, &self.course.process);
@@ -277,10 +283,29 @@ impl Chase {
             }
             teller.shared.held.fetch_add(since.elapsed().as_nanos() as u64, Ordering::SeqCst);
             if is_last {
-                return stuck.is_empty();
+                self.await_children();
+                return is_free;
             }
             self.attend_all(&stuck, nap, teller);
             nap *= 2;
+        }
+    }
+
+    /// Wait a moment for the forked children that have not stopped yet, and release each one. The kernel releases the
+    /// others when this thread ends; the patches that they keep do nothing.
+    fn await_children(&mut self) {
+        let began = Instant::now();
+        while !self.children.is_empty() && began.elapsed() < STUCK {
+            for child in std::mem::take(&mut self.children) {
+                match ptrace::wait(child, false) {
+                    ThreadEvent::Running => {
+                        self.children.insert(child);
+                    }
+                    ThreadEvent::Gone => {}
+                    ThreadEvent::Stopped { .. } => self.free_child(child),
+                }
+            }
+            std::thread::sleep(NAP / 5);
         }
     }
 

@@ -12,6 +12,7 @@ use crate::child::waiting::{wait, wait_aside};
 use crate::folder::ProcessFolder;
 use crate::process::patch::{text, LeftStub, Patch};
 use crate::process::program_memory::ProgramMemory;
+use crate::process::sharers::has_sharer;
 use crate::process::tracer::Tracer;
 use crate::signals::SignalsHeld;
 use crate::stat;
@@ -157,7 +158,9 @@ fn has_ended(process: &ProcessFolder) -> bool {
 }
 
 fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) {
-    if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.stands_whole() {
+    let is_standing = tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.stands_whole();
+    // Another process that shares the memory may run the code, and may keep the memory map locked.
+    if is_standing && matches!(has_sharer(tracer.pid), Ok(false)) {
         text::take_out(memory, patches);
     }
     tracer.release();

@@ -38,6 +38,11 @@ pub fn has_sharer(pid: i32) -> Result<bool> {
     is_true_of_any(others, move |other| have_same_memory(pid, other))
 }
 
+/// Return whether the process `other` shares the memory of `pid`, as `has_sharer` does.
+pub(super) fn is_sharer(pid: i32, other: i32) -> Result<bool> {
+    is_true_of_any(vec![other], move |other| have_same_memory(pid, other))
+}
+
 /// Return whether `is_true` holds for one of `pids`. At most MAX_IN_EXEC of them may hang in `is_true`: they count as
 /// false. ETIMEDOUT if more of them hang.
 fn is_true_of_any(pids: Vec<i32>, is_true: impl Fn(i32) -> bool + Send + Sync + 'static) -> Result<bool> {
