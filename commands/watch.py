@@ -230,9 +230,7 @@ class _Watch:
             why = "asked"
         finally:
             for watch_event in self.watcher.end():
-                event = self._event(watch_event)
-                if event is not None:
-                    self._tell(event)
+                self._tell_event(watch_event)
             self._tell_many()
             if self._output is not None:
                 self._output.end()
@@ -255,12 +253,15 @@ class _Watch:
         if self.server is not None:
             self._tell(WatchMessage("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
         for watch_event in self.watcher.events():
-            event = self._event(watch_event)
-            if event is not None:
-                self._tell(event)
+            self._tell_event(watch_event)
             if self.server is None and not self.queue.is_busy and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended" if self.watcher.is_over else "duration"
+
+    def _tell_event(self, watch_event: WatchEvent) -> None:
+        event = self._event(watch_event)
+        if event is not None:
+            self._tell(event)
 
     def _event(self, watch_event: WatchEvent) -> WatchMessage | None:
         """Return the event to print for an event of the watcher; None if nothing is printed. If its kind is "due",
@@ -321,6 +322,9 @@ class _Watch:
                 errors.go_on()
             return
         self.reader.give_way()
+        if one.errors is not None and errors is None:
+            for unrestored in self.watcher.pause_errors(one):
+                self._tell_event(unrestored)
         stack = errors.stack() if errors is not None else list
         prepared = errors.preparation if errors is not None else self._preparation(pid)
         seconds = read_seconds(one.size, len({other.user for other in self.watcher.watched.values()}))

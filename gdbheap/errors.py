@@ -41,13 +41,14 @@ __all__ = [
     "reason_of",
 ]
 
+OTHER_DISK = "free some space, or choose another disk (-o, or TMPDIR for temporary files)"
 EXHAUSTED = {
     errno.ENOMEM: "there is not enough memory: raise the limit (ulimit -v, or the container's), or stop other programs",
     errno.EAGAIN: "another thread could not be started: raise the limit (ulimit -u, or the container's pids.max)",
     errno.EMFILE: "the limit on open files is too low: raise the limit (ulimit -n)",
     errno.ENFILE: "too many files are open on this machine (fs.file-max)",
-    errno.ENOSPC: "the disk is full: free some space, or set TMPDIR to another folder",
-    errno.EDQUOT: "the disk quota is used up: free some space, or set TMPDIR to another folder",
+    errno.ENOSPC: f"the disk is full: {OTHER_DISK}",
+    errno.EDQUOT: f"the disk quota is used up: {OTHER_DISK}",
 }
 """For each errno, what the system has run out of, and what to do next."""
 

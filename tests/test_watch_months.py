@@ -34,6 +34,7 @@ from gdbheap.targets import running_processes
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.targets.running_processes import LONGEST, TICKS, ProcessStat, RunningProcesses, running
 from gdbheap.watching import actions, heap_figures, standard_output
+from gdbheap.watching.action_queue import UNFINISHED
 from gdbheap.watching.actions import Actions, Done, Request
 from gdbheap.watching.child import Child
 from gdbheap.watching.memory_readings import group_at
@@ -158,7 +159,9 @@ def test_asked_to_end_while_a_hook_hangs(tmp_path: Path) -> None:
         words = (str(process.pid), "--rss=1M", "--no-snapshot", "--run-limit=0", hook, f"--output={tmp_path}")
         with watching(*words) as watch:
             wait_for(mark.exists, "the command does not start")
-            assert watch.end()["why_ended"] == "asked"
+            watch.process.send_signal(signal.SIGTERM)
+            assert watch.event("acted")["errors"] == [UNFINISHED["run"]]
+            assert watch.event("end")["why_ended"] == "asked" and watch.process.wait(PATIENCE) == 1
             with pytest.raises(ProcessLookupError):
                 wait_for(lambda: os.killpg(int(mark.read_text()), 0), "it goes on")
 
@@ -188,7 +191,7 @@ def test_a_hook_that_hears_no_signal(tmp_path: Path) -> None:
         with watching(*words, "--run-limit=0", start_new_session=True) as watch:
             wait_for(mark.exists, "the command does not start")
             os.killpg(watch.process.pid, signal.SIGINT)
-            assert watch.process.wait(PATIENCE) == 0
+            assert watch.process.wait(PATIENCE) == 1
             wait_until_gone(int(mark.read_text()))
 
 

@@ -71,7 +71,7 @@ class Status:
         gdb.flush(gdb.STDOUT)
         if output_failed():
             self.note(UNWRITTEN)
-            write("gdbheap: the report could not be written: standard output is full or closed\n", gdb.STDERR)
+            write("gdbheap: the answer could not be printed: standard output is full or closed\n", gdb.STDERR)
         gdb.flush(gdb.STDERR)
         if self.worst:
             os._exit(self.worst)

@@ -105,7 +105,7 @@ def write(output: str) -> None:
     except (OSError, ValueError, AttributeError) as error:
         _give_up_output()
         reason = error.strerror if isinstance(error, OSError) else "standard output is closed"
-        raise GdbheapError(f"the report could not be written: {reason}") from None
+        raise GdbheapError(f"the answer could not be printed: {reason}") from None
 
 
 def _give_up_output() -> None:

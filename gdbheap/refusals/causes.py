@@ -96,7 +96,7 @@ def traced(facts: AccessFacts) -> str | None:
     if facts.tracer in (0, facts.own_pid):
         return None
     who = f"{named(facts.tracer_name)} (process {facts.tracer})" if facts.tracer_name else f"process {facts.tracer}"
-    return f"{facts.process} is already traced by {who}: detach or end that tracer first, or use gdbheap inside it"
+    return f"{facts.process} is already traced by {who}: wait until it is done, end it, or use gdbheap inside it"
 
 
 def other_user(facts: AccessFacts) -> str | None:

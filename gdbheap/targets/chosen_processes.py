@@ -5,7 +5,7 @@ from __future__ import annotations
 import errno
 import os
 import re
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -99,7 +99,7 @@ class Programs:
         meant |= {pid for pid in chosen if pid in there and self._is_users(pid)}
         if self.children:
             meant |= self._family(there, meant)
-        meant.discard(os.getpid())
+        meant = {pid for pid in meant if pid in self._held or not _is_ours(there, pid)}
         # The list may still have processes that have ended since they were read.
         meant = {pid for pid in meant if _start(running(pid)) == there[pid].start}
         self._starts = {pid: there[pid].start for pid in meant if pid not in self._held}
@@ -176,6 +176,17 @@ class Programs:
             waiting += new
         self._descendants = {pid: there[pid].start for pid in known}
         return known
+
+
+def _is_ours(there: Mapping[int, ProcessStat], pid: int) -> bool:
+    """Return whether a process is gdbheap itself, or one that it started to read or to guard a process."""
+    ours = os.getpid()
+    while pid != ours:
+        one = there.get(pid)
+        if one is None or not one.name.startswith(refusal.OURS.decode()):
+            return False
+        pid = one.parent
+    return True
 
 
 def _start(one: ProcessStat | None) -> int | None:

@@ -149,6 +149,7 @@ class WatchedProcess:
     ``groups``: its control groups, as the kernel's text.
     ``polled``: its keys among the polled memories.
     ``errors``: the object that catches its MemoryErrors, None if they are not caught.
+    ``are_errors_paused``: whether they are caught again once the action on the process is finished.
     ``began``, ``name_due``: when gdbheap began to watch it, and when to read its name again (``time.monotonic``).
     """
 
@@ -160,6 +161,7 @@ class WatchedProcess:
     groups: bytes | None = None
     polled: set[str] = field(default_factory=set)
     errors: MemoryErrors | None = None
+    are_errors_paused: bool = False
     began: float = field(default_factory=time.monotonic)
     name_due: float = 0.0
 
@@ -267,7 +269,11 @@ class Watcher:
         """Start actions. Yield an event for each action that is finished, and for each action that takes long."""
         if self.queue is None:
             return
-        yield from itertools.starmap(_acted, self.queue.turn(ready))
+        for request, done in self.queue.turn(ready):
+            yield _acted(request, done)
+            one = self.watched.get(request.pid)
+            if one is not None and one.are_errors_paused:
+                yield from self._see_errors(one, one.memory)
         for request, done, step in self.queue.slow():
             yield dataclasses.replace(_acted(request, done), kind="acting", reason=step)
 
@@ -398,7 +404,18 @@ class Watcher:
             pids = [pid for pid, other in new.items() if other == reason]
             yield WatchEvent("left-out", reason=reason, pids=pids)
 
+    def pause_errors(self, one: WatchedProcess) -> list[WatchEvent]:
+        """Stop catching the MemoryErrors of a process until an action on it is finished, because only one process can
+        trace it. Return an event if its code could not be restored.
+        """
+        events = _end_errors(one)
+        one.errors, one.are_errors_paused = None, True
+        self._polled.drop([_errors_key(one.pid)])
+        one.polled.discard(_errors_key(one.pid))
+        return events
+
     def _see_errors(self, one: WatchedProcess, memory: ProcessMemory) -> Iterator[WatchEvent]:
+        one.are_errors_paused = False
         try:
             # Store it before ``start``: if Ctrl-C interrupts, ``end`` must still report code that could not be
             # restored.

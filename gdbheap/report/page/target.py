@@ -28,7 +28,7 @@ from gdbheap.report.words import container
 from gdbheap.report.words.ledger import decision
 from gdbheap.report.words.remarks import sentence_of
 from gdbheap.report.words.verdict import program_text, verdict
-from gdbheap.text import printable_record
+from gdbheap.text import Sentence, printable_record
 
 if TYPE_CHECKING:
     from gdbheap.snapshots.overview import Overview
@@ -155,4 +155,4 @@ def _known(found: Overview) -> Iterator[tuple[str, str, int | None]]:
 def missing_in(found: Overview) -> list[str]:
     """Return one line for each answer that is missing, with the reason."""
     asked = ((title, getattr(found, name)) for name, title in TITLES.items())
-    return [f"{title}: {own_line(one.why)}" for title, one in asked if one.why]
+    return [Sentence(f"{title}: {own_line(one.why)}") for title, one in asked if one.why]
