@@ -40,7 +40,7 @@ def _answer(heap: Heap, options: Options) -> holes.Holes:
     Describing the blocks next to a hole is slow. If the list is sorted by size, only the --top largest holes are
     requested and described.
     """
-    found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit)
+    found = holes.holes(heap, options.minimum, options.top if options.sort == "size" else None, options.fit, True)
     if options.path:
         found = holes.with_paths(heap, found, listed(found.rows, SORTS, options))
     if options.calls is None:

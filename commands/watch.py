@@ -322,7 +322,7 @@ class _Watch:
                 errors.go_on()
             return
         self.reader.give_way()
-        if one.errors is not None and errors is None:
+        if one.errors is not None and errors is None and self.queue.saves:
             for unrestored in self.watcher.pause_errors(one):
                 self._tell_event(unrestored)
         stack = errors.stack() if errors is not None else list
@@ -343,16 +343,17 @@ class _Watch:
         one = self.watcher.watched.get(pid)
         if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
             one.errors.go_on()
-        if done.is_nothing and (done.is_gone or done.was_traced):
+        if done.is_too_late or (done.is_nothing and done.was_traced):
             self.bounds.give_back(pid, time.monotonic(), request.user)
         else:
+            self.bounds.has_acted(pid)
             self.acted += 1
         # A process that ended before it was read is not a failure.
-        self.failed += bool(done.errors) and not (done.is_nothing and done.is_gone)
+        self.failed += bool(done.errors) and not done.is_too_late
         self.reader.held(pid, done.held)
         return WatchMessage(
             "acted", time.time(), pid, watch_event.name, request.cause, watch_event.group, done.files, done.errors,
-            done.held, done.partial, done.run, stack=_named(request.stack), too_late=done.is_nothing and done.is_gone,
+            done.held, done.partial, done.run, stack=_named(request.stack), too_late=done.is_too_late,
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:

@@ -61,7 +61,8 @@ class Holes:
     """The answer of ``heap holes``, largest first. The sums count all holes of at least ``minimum`` bytes, even if rows
     were cut.
 
-    ``largest_hole``: the size of the largest hole, also if it is smaller than ``minimum``; None if there is no hole.
+    ``largest_hole``: the size of the largest hole, also if it is smaller than ``minimum``; None if there is no hole, or
+    if it was not searched for.
     """
 
     sums: ClassVar[tuple[str, ...]] = ("bytes", "resident")
@@ -80,11 +81,18 @@ class Holes:
         return renamed_keys(content, {"holes": "rows", "why": "reasons"})
 
 
-def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: int | None = None) -> Holes:
+def holes(
+    heap: Heap,
+    minimum: int = 1 << 20,
+    top: int | None = None,
+    request: int | None = None,
+    with_largest: bool = False,
+) -> Holes:
     """Return the first ``top`` holes of at least ``minimum`` bytes, largest first.
 
-    With ``request``, also return whether a request of that many bytes would fit. Raises Unsupported if malloc is
-    unknown, and UsageError for a request that malloc refuses.
+    ``with_largest``: if there are none, search for the largest hole, which reads the heap some more times. With
+    ``request``, also return whether a request of that many bytes would fit. Raises Unsupported if malloc is unknown,
+    and UsageError for a request that malloc refuses.
     """
     found = bare_holes(heap, minimum)
     residents = [hole.resident for hole in found]
@@ -93,7 +101,8 @@ def holes(heap: Heap, minimum: int = 1 << 20, top: int | None = None, request: i
     shown = _named(heap, found if top is None else found[:top])
     having = {hole.allocator for hole in found}
     why: list[str] = [Sentence(allocator.why_holes_stay) for allocator in heap.allocators if allocator.name in having]
-    size, largest = sum(hole.size for hole in found), _largest(heap, minimum, found)
+    size = sum(hole.size for hole in found)
+    largest = found[0].size if found else _largest(heap, minimum) if with_largest else None
     return Holes(shown, len(found), size, resident, minimum, fitted, why, largest)
 
 
@@ -107,10 +116,9 @@ def bare_holes(heap: Heap, minimum: int) -> list[Hole]:
     return sorted(found, key=lambda hole: (-hole.size, hole.address))
 
 
-def _largest(heap: Heap, minimum: int, found: Sequence[Hole]) -> int | None:
-    """Return the size of the largest hole; None if there is no hole. ``found``: the holes of at least ``minimum``
-    bytes, largest first.
-    """
+def _largest(heap: Heap, minimum: int) -> int | None:
+    """Return the size of the largest hole, of less than ``minimum`` bytes; None if there is no hole."""
+    found: list[Hole] = []
     # A list of all holes may be very long, so the minimum is lowered step by step.
     while not found and minimum > 1:
         minimum >>= STEP

@@ -129,7 +129,6 @@ class SampledProcess:
         self.pid = self.folder.pid
         self.machine: Machine = refusal.check(self.folder, may_be_traced)
         self.refused: str | None = None
-        self._was_traced = False
         self.found: AllocatorPlaces | None = None
         self._limit = limit
         self._image: tuple[str, int, int] | None = None
@@ -163,8 +162,8 @@ class SampledProcess:
         is_other = self._image is not None
         if usage.image != self._image:
             self._image, self.found, self.refused, self._looks = usage.image, None, None, Pacer(LOOK_SHARE)
-        may_retry = self.refused is None or self._was_traced
-        if not may_retry or not self._may_know_more() or not self._looks.is_due:
+        # What refused a look may be gone at the next one, for example another tracer.
+        if not self._may_know_more() or not self._looks.is_due:
             return None
         found: AllocatorPlaces = self._looks.do(self._look)
         known, self.found = self.found, found
@@ -194,7 +193,7 @@ class SampledProcess:
         except NoTarget:
             raise
         except Exception as error:
-            self.refused, self._was_traced = reason_of(error), refusal.other_tracer(self.folder) != 0
+            self.refused = reason_of(error)
             return AllocatorPlaces(None, None, self._described(), self._memory())
 
     def _check_memory(self) -> None:

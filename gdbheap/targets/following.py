@@ -149,9 +149,9 @@ class LocalProcess:
                 follower.end()
                 if follower.is_unrestored:
                     self.warnings.append(
-                        f"the code of process {self.pid} is still patched, because one of its threads sleeps"
-                        " uninterruptibly (state D, such as the parent in a vfork): a guard process (gdbheap guard)"
-                        " stays and removes the patches once it can"
+                        f"the code of process {self.pid} is still patched, because another process shares its memory,"
+                        " or one of its threads sleeps uninterruptibly (state D, such as the parent in a vfork): a"
+                        " guard process (gdbheap guard) stays and removes the patches once it can"
                     )
 
 

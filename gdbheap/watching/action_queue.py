@@ -27,7 +27,7 @@ AT_ONCE = {SAVE: 4, RUN: 16}
 HANGS = {SAVE: "the snapshot or core was not finished in time", RUN: "the command of --run did not end in time"}
 UNFINISHED = {
     SAVE: "its files were not finished, because the watch was asked to end",
-    RUN: "the command of --run was ended, because the watch was asked to end",
+    RUN: "the command of --run did not finish, because the watch was asked to end",
 }
 LOST = "the gdbheap process that acted was killed, or failed"
 # The steps end themselves when their time is over. A child that has not ended this many seconds later hangs.
@@ -63,6 +63,11 @@ class ActionQueue:
         self._actions: list[_Action] = []
 
     @property
+    def saves(self) -> bool:
+        """Whether each action writes files, for which it reads the process."""
+        return self._limits.snapshot or self._limits.heap or self._limits.core
+
+    @property
     def is_busy(self) -> bool:
         """Whether an action runs or waits in the queue."""
         return bool(self._actions)
@@ -84,8 +89,7 @@ class ActionQueue:
 
     def add(self, request: Request) -> None:
         """Add an action. The action starts at the next ``turn``, or later if too many actions are in progress."""
-        saves = self._limits.snapshot or self._limits.heap or self._limits.core
-        self._actions.append(_Action(request, [SAVE] * saves + [RUN] * bool(self._limits.run)))
+        self._actions.append(_Action(request, [SAVE] * self.saves + [RUN] * bool(self._limits.run)))
 
     def has(self, pid: int, kind: str | None = None) -> bool:
         """Return whether an action on the process ``pid`` is requested or in progress. ``kind``: consider only actions
@@ -122,7 +126,8 @@ class ActionQueue:
         for action in abandoned:
             if action.child is not None:
                 self._leaving.add(action.child)
-            action.done.add(Done(errors=[UNFINISHED[action.steps[0]]]))
+            step = action.steps[0]
+            action.done.add(Done(errors=[UNFINISHED[step]], was_run=step == RUN))
         self._leaving.end()
         return [(action.request, action.done) for action in abandoned]
 
@@ -161,6 +166,7 @@ class ActionQueue:
         """Store the result of the current step, and continue with the next one."""
         if action.child is not None:
             self._leaving.add(action.child)
+        done.was_run = done.was_run or action.steps[0] == RUN
         action.done.add(done)
         action.child, action.deadline = None, math.inf
         action.steps.pop(0)

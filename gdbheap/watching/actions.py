@@ -122,6 +122,7 @@ class Done:
     ``run``: the command's exit status, negative for a signal, None if it did not run to its end.
     ``is_gone``: whether the process ended before it was read.
     ``was_traced``: whether another program traced the process, so that it could not be read.
+    ``was_run``: whether the command was started, or should have been.
     """
 
     files: dict[str, str] = field(default_factory=dict)
@@ -131,11 +132,17 @@ class Done:
     run: int | None = None
     is_gone: bool = False
     was_traced: bool = False
+    was_run: bool = False
 
     @property
     def is_nothing(self) -> bool:
-        """Whether no file was written and no command has run."""
-        return not self.files and self.run is None
+        """Whether no file was written and no command was to run."""
+        return not self.files and not self.was_run
+
+    @property
+    def is_too_late(self) -> bool:
+        """Whether nothing was done, because the process ended before it was read."""
+        return self.is_nothing and self.is_gone
 
     def add(self, other: Done) -> None:
         """Merge the result of later steps into this one."""
@@ -144,6 +151,7 @@ class Done:
         self.held = other.held if self.held is None else self.held
         self.partial, self.run = self.partial or other.partial, other.run
         self.is_gone, self.was_traced = self.is_gone or other.is_gone, self.was_traced or other.was_traced
+        self.was_run = self.was_run or other.was_run
 
 
 def check(actions: Actions) -> None:
@@ -276,7 +284,8 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
         done.is_gone = not folder.is_running()
         done.errors.append(ENDED if done.is_gone else reason_of(error))
     except (Exception, KeyboardInterrupt) as error:
-        done.was_traced = refusal.other_tracer(folder) != 0
+        # A thread that stands at a MemoryError is traced by the watch itself.
+        done.was_traced = not standing and refusal.other_tracer(folder) != 0
         done.errors.append(reason_of(error))
     return vars(done)
 
@@ -298,7 +307,8 @@ def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> No
     except (GdbheapError, OSError) as error:
         reason = one_line(error)
     if reason is not None:
-        done.errors.append(f"no core was written: {reason}")
+        done.is_gone, done.was_traced = not process.is_running(), refusal.other_tracer(process) != 0
+        done.errors.append(f"no core was written: {ENDED if done.is_gone else reason}")
 
 
 def _check_room(contents: Contents, folder: str) -> Contents:
@@ -549,7 +559,7 @@ def _variables(request: Request, done: Done) -> dict[str, str]:
 def run(actions: Actions, request: Request, saved: Done) -> Done:
     """Run the command without a shell, and send its output to gdbheap's standard error. ``saved``: the result of the
     earlier steps."""
-    done, variables = Done(), _variables(request, saved)
+    done, variables = Done(was_run=True), _variables(request, saved)
     try:
         # A signal that ends gdbheap waits here, because it must not leave the command. Ctrl-C also reaches the watch,
         # which then asks this process to end once more.

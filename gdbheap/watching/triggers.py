@@ -249,6 +249,10 @@ class Bounds:
             self._last[pid] = time + pause - self.again
             self._pauses[pid] = 2 * pause
 
+    def has_acted(self, pid: int) -> None:
+        """Begin with the first pause again if a later action on the process can do nothing."""
+        self._pauses.pop(pid, None)
+
     def forget(self, pid: int) -> None:
         """Forget a process that has ended, because its id may be reused."""
         self._last.pop(pid, None)

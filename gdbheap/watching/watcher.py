@@ -254,6 +254,9 @@ class Watcher:
     def _is_acting(self) -> bool:
         return self.queue is not None and self.queue.is_busy
 
+    def _is_acting_on(self, one: WatchedProcess) -> bool:
+        return self.queue is not None and self.queue.has(one.pid)
+
     def _wait(self, is_over: bool) -> set[int]:
         """Wait until a read, an action or a memory is due. Return the readable descriptors of reads and actions."""
         queue, reader = self.queue, self.reader
@@ -271,9 +274,8 @@ class Watcher:
             return
         for request, done in self.queue.turn(ready):
             yield _acted(request, done)
-            one = self.watched.get(request.pid)
-            if one is not None and one.are_errors_paused:
-                yield from self._see_errors(one, one.memory)
+            # The search catches MemoryErrors again that an action has paused.
+            self._next_scan = 0.0
         for request, done, step in self.queue.slow():
             yield dataclasses.replace(_acted(request, done), kind="acting", reason=step)
 
@@ -323,6 +325,8 @@ class Watcher:
         for one in list(self.watched.values()):
             if _groups(one.folder) != one.groups:
                 self._regroup(one)
+            if one.are_errors_paused and not self._is_acting_on(one) and not refusal.other_tracer(one.folder):
+                yield from self._see_errors(one, one.memory)
             if began >= one.name_due and self._renew_name(one):
                 yield WatchEvent("renamed", one.pid, one.name)
         yield from self._join(now)

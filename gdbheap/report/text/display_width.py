@@ -46,7 +46,9 @@ def first_columns(text: str, count: int) -> str:
 
 def last_columns(text: str, count: int) -> str:
     """Return as much of the end of a text as fits in ``count`` columns."""
-    return unspread(spread(text)[-count:] if count > 0 else "")
+    if count <= 0:
+        return ""
+    return text[-count:] if text.isascii() else unspread(spread(text)[-count:])
 
 
 def padded(text: str, width: int, left: bool) -> str:

@@ -438,7 +438,9 @@ KEYS: dict[str, Key] = {
     ),
     "largest_block": Key("address", "the address of the holder's largest block", "unknown"),
     "largest_hole": Key(
-        "bytes", "the size of the largest hole, also if it is smaller than minimum", "there is no hole"
+        "bytes",
+        "the size of the largest hole, also if it is smaller than minimum",
+        "there is no hole, or it is unknown",
     ),
     "last": Key("bytes", "the value of the figure in the last sample"),
     "lazily_freed": Key(
@@ -597,8 +599,6 @@ KEYS: dict[str, Key] = {
     "of": Key("", "the kind of table that contains the column, or the kind of the array itself"),
     "of_python": Key("", "the same figures for Python's own allocator", "no call of that allocator was recorded"),
     "ok": Key("", "whether gdbheap found no damage and could read everything"),
-    "too_late": Key("", "whether nothing was done, because the process ended before it was read"),
-    "step": Key("", "the step of the action that still runs: save or run; empty: the event is not 'acting'"),
     "oom": Key("", "whether the kernel's OOM killer was killing processes when the process ended"),
     "operations": Key(
         "",
@@ -863,6 +863,7 @@ KEYS: dict[str, Key] = {
         "why the other free resident memory (not in 'returnable') cannot be returned to the kernel, the largest part "
         "first",
     ),
+    "step": Key("", "the step of the action that still runs: save or run; empty: the event is not 'acting'"),
     "still_there": Key("number", "the number of blocks that are in the first snapshot and in the last one"),
     "stood": Key("seconds", "the time for which threads were stopped, summed up over all threads"),
     "stopped": Key(
@@ -903,6 +904,7 @@ KEYS: dict[str, Key] = {
         "unknown, or less than 80 % of the memory that the holder reaches",
     ),
     "told": Key("number", "the number of objects whose requested size is known", "--detail was not given"),
+    "too_late": Key("", "whether nothing was done, because the process ended before it was read"),
     "took": Key("", "whether malloc uses the value that was set", "nothing was set"),
     "top": Key(
         "bytes", "the bytes of the top chunk, at the end where the heap grows", "the allocator has no top chunk"

@@ -17,7 +17,7 @@ from gdbheap.watching.triggers import Cause
 __all__ = ["counts_text", "event_text", "render"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
-STEPS = {"save": "its files are still being written", "run": "the command of --run still runs"}
+STEPS = {"save": "its files are not written yet", "run": "the command of --run has not ended yet"}
 # A line names at most this many process ids.
 SHOWN = 10
 ENDS = {

@@ -79,8 +79,9 @@ impl Trace for Chase {
             teller.shared.ending.store(true, Ordering::SeqCst);
         }
         let finish = self.follow(&teller);
+        let is_restored = finish != Finish::Asked || self.take_out(&teller);
         self.await_children();
-        if finish != Finish::Asked || self.take_out(&teller) {
+        if is_restored {
             guard.dismiss();
         } else {
             teller.shared.is_unrestored.store(true, Ordering::SeqCst);
@@ -189,7 +190,9 @@ impl Chase {
             ThreadEvent::Stopped { event: libc::PTRACE_EVENT_FORK, .. } => {
                 // The child stops by itself, but perhaps only much later: the kernel first writes to a page that may
                 // be slow to arrive. Nothing waits for that.
-                self.children.extend(ptrace::event_message(tid).map(|child| child as i32));
+                // Its stop may have come before this event.
+                let child = ptrace::event_message(tid).map(|child| child as i32);
+                self.children.extend(child.ok().filter(|child| !matches!(ptrace::peek(*child), ThreadEvent::Gone)));
                 let _ = ptrace::go_on(tid, 0);
             }
             ThreadEvent::Stopped { signal, event: 0 } => {
@@ -254,6 +257,7 @@ impl Chase {
     /// kernel also reports the end of the first thread.
     fn forget(&mut self, tid: i32) {
         self.threads.remove(&tid);
+        self.children.remove(&tid);
         ptrace::wait(tid, false);
     }
 
@@ -267,7 +271,8 @@ impl Chase {
             let standing = self.stop_all(teller);
             let stuck: Vec<i32> = self.threads.iter().copied().filter(|tid| !standing.contains_key(tid)).collect();
             // Another process that shares the memory may run the code, and may keep the memory map locked.
-            let is_free = stuck.is_empty() && matches!(has_sharer(self.course.process.pid()), Ok(false));
+            let has_no_sharer = || matches!(has_sharer(self.course.process.pid()), Ok(false));
+            let is_free = stuck.is_empty() && (self.threads.is_empty() || has_no_sharer());
             let is_last = is_free || began.elapsed() + nap > PATIENCE;
             if is_free {
                 text::take_out(&self.course.memory, &self.course.patches);
@@ -283,7 +288,6 @@ impl Chase {
             }
             teller.shared.held.fetch_add(since.elapsed().as_nanos() as u64, Ordering::SeqCst);
             if is_last {
-                self.await_children();
                 return is_free;
             }
             self.attend_all(&stuck, nap, teller);
@@ -295,7 +299,7 @@ impl Chase {
     /// others when this thread ends; the patches that they keep do nothing.
     fn await_children(&mut self) {
         let began = Instant::now();
-        while !self.children.is_empty() && began.elapsed() < STUCK {
+        loop {
             for child in std::mem::take(&mut self.children) {
                 match ptrace::wait(child, false) {
                     ThreadEvent::Running => {
@@ -304,6 +308,9 @@ impl Chase {
                     ThreadEvent::Gone => {}
                     ThreadEvent::Stopped { .. } => self.free_child(child),
                 }
+            }
+            if self.children.is_empty() || began.elapsed() >= STUCK {
+                return;
             }
             std::thread::sleep(NAP / 5);
         }

@@ -1,8 +1,8 @@
 //! A process of gdbheap that removes patches from the target if gdbheap could not do so itself, for example because it
 //! was killed.
 //!
-//! The guard waits for the end of a pipe. It is a forked process, so its later work needs no thread and no lock of
-//! gdbheap's process; glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group
+//! The guard waits for the end of a pipe. It is a forked process, so its later work must not need a thread or a lock
+//! that gdbheap's process had at the fork; glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group
 //! does not reach it. It keeps trying for as long as the target lives. Between two attempts it does not hold the
 //! target's threads. Only a thread that has not stopped stays seized, until it stops or the guard's child ends.
 
@@ -158,9 +158,14 @@ fn has_ended(process: &ProcessFolder) -> bool {
 }
 
 fn restore_once(tracer: &mut Tracer, memory: &ProgramMemory, patches: &[Patch]) {
-    let is_standing = tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.stands_whole();
-    // Another process that shares the memory may run the code, and may keep the memory map locked.
-    if is_standing && matches!(has_sharer(tracer.pid), Ok(false)) {
+    // Another process that shares the memory may run the code, and may keep the memory map locked. Ask before the stop,
+    // so that such a process does not have this one stopped again and again.
+    let pid = tracer.pid;
+    let has_no_sharer = || matches!(has_sharer(pid), Ok(false));
+    if !has_no_sharer() {
+        return;
+    }
+    if tracer.stop(&AtomicBool::new(false)).is_ok() && tracer.stands_whole() && has_no_sharer() {
         text::take_out(memory, patches);
     }
     tracer.release();
