@@ -50,7 +50,6 @@ ALLOWED = {
         "cached", "fragmented", "sparse_huge_pages", "huge_pages", "jemalloc_arenas", "jemalloc_unused",
         "mimalloc_empty", "musl_mappings", "pinned_pages", "pymalloc_arenas", "tcmalloc_unused",
     )), OWN_RULE),
-    "report.words.findings": OWN_RULE,
     "remarks": "an allocator may have remarks of its own", "report.words.remarks": "the same",
     "report.words.keys": "what a key means may be about one allocator",
     "first_page.next_lines": "settings of glibc's malloc alone are tried by a replay",

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import Any
 
 from gdbheap.dataclass import dataclass
-from gdbheap.findings.finding import Finding
+from gdbheap.findings.finding import Figures, Finding
 from gdbheap.report.text.numbers import listed, size_text
 from gdbheap.report.words.finding_words import Words
 from gdbheap.text import printable_record
@@ -105,7 +105,9 @@ def keys_of(finding: Finding) -> FindingKeys:
 
 def words_for(kind: type[Any]) -> Words[Any]:
     """Return the texts of the findings with figures of this type: those of the file ``words.py`` beside the type's
-    ``rule.py``."""
+    ``rule.py``. Raises KeyError if it is no type of figures: in an older file, figures may be a mere dict."""
+    if not issubclass(kind, Figures):
+        raise KeyError(kind)
     # Imported on use: most processes have few of the findings.
     words: Words[Any] = import_module(f"{kind.__module__.removesuffix('rule')}words").WORDS
     return words
