@@ -22,6 +22,8 @@ __all__ = ["Programs"]
 
 MEMBERS = "cgroup.procs"
 MAX_OWNED = 100
+# gdbheap, a child that reads or guards a process, and two generations of that child.
+OWN_GENERATIONS = 4
 
 
 class Programs:
@@ -99,6 +101,7 @@ class Programs:
         meant |= {pid for pid in chosen if pid in there and self._is_users(pid)}
         if self.children:
             meant |= self._family(there, meant)
+        meant.discard(os.getpid())
         meant = {pid for pid in meant if pid in self._held or not _is_ours(there, pid)}
         # The list may still have processes that have ended since they were read.
         meant = {pid for pid in meant if _start(running(pid)) == there[pid].start}
@@ -181,12 +184,15 @@ class Programs:
 def _is_ours(there: Mapping[int, ProcessStat], pid: int) -> bool:
     """Return whether a process is gdbheap itself, or one that it started to read or to guard a process."""
     ours = os.getpid()
-    while pid != ours:
+    # The processes were read one after the other, so that their parents may form a circle.
+    for _ in range(OWN_GENERATIONS):
+        if pid == ours:
+            return True
         one = there.get(pid)
         if one is None or not one.name.startswith(refusal.OURS.decode()):
             return False
         pid = one.parent
-    return True
+    return False
 
 
 def _start(one: ProcessStat | None) -> int | None:

@@ -105,7 +105,7 @@ def keys_of(finding: Finding) -> FindingKeys:
 
 def words_for(kind: type[Any]) -> Words[Any]:
     """Return the texts of the findings with figures of this type: those of the file ``words.py`` beside the type's
-    ``rule.py``. Raises KeyError if it is no type of figures: in an older file, figures may be a mere dict."""
+    ``rule.py``. Raises KeyError for other types, such as the dict of an older file."""
     if not issubclass(kind, Figures):
         raise KeyError(kind)
     # Imported on use: most processes have few of the findings.
