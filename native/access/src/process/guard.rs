@@ -2,9 +2,10 @@
 //! was killed.
 //!
 //! The guard waits for the end of a pipe. It is a forked process, so its later work must not need a thread or a lock
-//! that gdbheap's process had at the fork; glibc keeps malloc usable in a child. It has its own session, so that a signal to a process group
-//! does not reach it. It keeps trying for as long as the target lives. Between two attempts it does not hold the
-//! target's threads. Only a thread that has not stopped stays seized, until it stops or the guard's child ends.
+//! that gdbheap's process had at the fork; glibc keeps malloc usable in a child. It has its own session, so that a
+//! signal to a process group does not reach it. It keeps trying for as long as the target lives. Between two attempts
+//! it does not hold the target's threads. Only a thread that has not stopped stays seized, until it stops or the
+//! guard's child ends.
 
 use crate::child::descriptor::close_others;
 use crate::child::pipe::pipe;
