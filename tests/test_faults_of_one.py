@@ -91,8 +91,8 @@ def test_record(pids: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     class Watched:
         """A process that is sampled."""
 
-        def __init__(self, pid: int, _limit: float | None) -> None:
-            self.pid, self.found = pid, None
+        def __init__(self, pid: int, _limit: float | None, may_be_traced: bool) -> None:
+            self.pid, self.found, self.may_be_traced = pid, None, may_be_traced
 
         def usage(self) -> Any:
             """Return the process's memory use."""
