@@ -544,6 +544,9 @@ def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
         def find(self, address: int) -> int:
             return address
 
+        def edges(self, _number: int) -> list[Any]:
+            return []
+
     def type_at(_address: int) -> str:
         asked["types"] += 1
         return "str"
@@ -552,8 +555,9 @@ def test_threads_share_a_walk_of_the_graph(rng: random.Random) -> None:
     frame = threads.PythonFrame(0, 0, "f", "f.py", 1, [threads.Local("name", 0, 5)], [], True)
     states = [SimpleNamespace(thread=None, frames=[frame] * count) for count in counts]
     references = SimpleNamespace(
-        graph=Graph(), roots=[], first_root=0, find=lambda _address: None, objects=SimpleNamespace(type_at=type_at)
-    )
+        graph=Graph(), roots=[], first_root=0, find=lambda _address: None, nodes=lambda _numbers: [],
+        objects=SimpleNamespace(type_at=type_at),
+    )  # fmt: skip
     interpreter = SimpleNamespace(threads=SimpleNamespace(states=states))
     heap = SimpleNamespace(python=SimpleNamespace(references=references, interpreter=interpreter))
     found = answers_of_threads(cast(Any, heap)).rows

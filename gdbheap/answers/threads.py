@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
 
 from gdbheap.contents.python.objects.references import References
-from gdbheap.contents.python.running.threads import Local, PythonFrame, ThreadState
+from gdbheap.contents.python.running.threads import PythonFrame, ThreadState
 from gdbheap.contents.python.text.repr import BRIEF
 from gdbheap.dataclass import dataclass
 from gdbheap.heap import Heap
@@ -17,6 +17,8 @@ from gdbheap.targets.target import Thread
 
 # The functions that run Python code; compilers append suffixes to these names.
 LOOPS = ("_PyEval_EvalFrameDefault", "PyEval_EvalFrameEx")
+# So many variables are read at once, with the first few nodes to which each of them leads.
+AT_ONCE, FEW_EDGES = 5000, 8
 
 
 @dataclass(frozen=True)
@@ -113,34 +115,16 @@ def threads(heap: Heap, values: bool = False, with_c: bool = False) -> Threads:
         return Threads([_of_c(heap, stacks, thread) for thread in heap.target.threads])
     references = heap.python.references
     states = heap.python.interpreter.threads.states
-    known: dict[int, Variable] = {}
-    running = [_running(heap, references, frame, values, known) for state in states for frame in state.frames]
-    # The frames of all threads are passed in one call, because each call walks the whole graph.
-    retained = iter(_with_retained(references, running))
+    # The frames of all threads are handled together, because each call of the graph walks it whole.
+    running = iter(_running(heap, references, [frame for state in states for frame in state.frames], values))
     found = []
     for state, kept in zip(states, _kept(references, states)):
-        frames = list(islice(retained, len(state.frames)))
+        frames = list(islice(running, len(state.frames)))
         if stacks is not None and state.thread is not None:
             frames = _with_c(heap, stacks, state, frames)
         tid, name = (state.thread.tid, state.thread.name) if state.thread else (None, "")
         found.append(PythonThread(tid, name, frames, kept))
     return Threads(found)
-
-
-def _with_retained(references: References, frames: list[ThreadFrame]) -> list[ThreadFrame]:
-    """Return the frames with the bytes that each variable alone retains, and those that all variables of a frame
-    retain.
-    """
-    graph = references.graph
-    addresses = {variable.address for frame in frames for variable in frame.locals}
-    numbers = {address: number for address in addresses if (number := graph.find(address)) is not None}
-    sizes = dict(zip(numbers, graph.retained(list(numbers.values()))))
-    sets = [sorted({numbers[one.address] for one in frame.locals if one.address in numbers}) for frame in frames]
-    found = []
-    for frame, together in zip(frames, graph.retained_together(sets)):
-        variables = [replace(one, retained=sizes.get(one.address)) for one in frame.locals]
-        found.append(replace(frame, locals=variables, retained=together))
-    return found
 
 
 def _of_c(heap: Heap, stacks: ThreadFrames, thread: Thread) -> PythonThread:
@@ -203,27 +187,41 @@ def _is_loop(function: str) -> bool:
     return function.startswith(LOOPS)
 
 
-def _running(
-    heap: Heap, references: References, frame: PythonFrame, values: bool, known: dict[int, Variable]
-) -> ThreadFrame:
-    """Return a frame with its variables. ``values``: add a text for the value of each variable.
-
-    ``known`` caches variables by their object's address, because frames may share objects.
+def _running(heap: Heap, references: References, frames: Sequence[PythonFrame], values: bool) -> Iterator[ThreadFrame]:
+    """Yield the frames with their variables, the bytes that each variable alone retains, and those that all variables
+    of a frame retain. ``values``: add a text for the value of each variable.
     """
-    for local in frame.locals:
-        if local.value not in known:
-            known[local.value] = _variable(heap, references, local, values)
-    variables = [replace(known[local.value], name=local.name) for local in frame.locals]
-    seen = {variable.address: variable.size for variable in variables}
-    return ThreadFrame(frame.function, frame.file, frame.line, sum(seen.values()), variables)
+    graph = references.graph
+    known = _variables(
+        heap, references, dict.fromkeys(local.value for frame in frames for local in frame.locals), values
+    )
+    numbers = {address: number for address in known if (number := graph.find(address)) is not None}
+    for address, retained in zip(numbers, graph.retained(list(numbers.values()))):
+        known[address] = replace(known[address], retained=retained)
+    sets = [sorted({numbers[one.value] for one in frame.locals if one.value in numbers}) for frame in frames]
+    for frame, together in zip(frames, graph.retained_together(sets)):
+        variables = [replace(known[local.value], name=local.name) for local in frame.locals]
+        size = sum({variable.address: variable.size for variable in variables}.values())
+        yield ThreadFrame(frame.function, frame.file, frame.line, size, variables, together)
 
 
-def _variable(heap: Heap, references: References, local: Local, values: bool) -> Variable:
-    node = references.find(local.value)
-    text = references.objects.repr.text(local.value, BRIEF) if values else None
+def _variables(heap: Heap, references: References, addresses: Iterable[int], values: bool) -> dict[int, Variable]:
+    """Return the objects at these addresses as variables without a name, by address."""
+    left, found = iter(addresses), dict[int, Variable]()
+    while part := list(islice(left, AT_ONCE)):
+        numbers = {number for address in part if (number := references.graph.find(address)) is not None}
+        # One call reads these nodes, and the few to which each leads.
+        edges = (edge.target for number in numbers for edge in references.graph.edges(number)[:FEW_EDGES])
+        references.nodes(sorted(numbers.union(edges)))
+        found.update((address, _variable(heap, references, address, values)) for address in part)
+    return found
+
+
+def _variable(heap: Heap, references: References, address: int, values: bool) -> Variable:
+    node = references.find(address)
+    text = references.objects.repr.text(address, BRIEF) if values else None
     if node is None:
-        return Variable(local.name, local.value, references.objects.type_at(local.value), 0, text)
+        return Variable(None, address, references.objects.type_at(address), 0, text)
     edges = {edge.target for edge in references.graph.edges(node.id)}
     buffers = [other.size for other in references.nodes(sorted(edges)) if other.kind == "buffer"]
-    name = heap.python.paths.type_name(node)
-    return Variable(local.name, local.value, name, node.size + sum(buffers), text)
+    return Variable(None, address, heap.python.paths.type_name(node), node.size + sum(buffers), text)

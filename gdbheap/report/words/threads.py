@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from heapq import nlargest
 from typing import TYPE_CHECKING
 
 from gdbheap.report.text.numbers import address_text, counted
@@ -17,6 +18,8 @@ if TYPE_CHECKING:
 __all__ = ["render_threads", "thread_name"]
 
 SHOWN_THREADS = 5
+# A stack of more frames is shown in parts, as a deep recursion may have a million.
+MOST_FRAMES, INNERMOST, OUTERMOST, LARGEST = 100, 50, 20, 10
 VARIABLES = (Column("retained"), Column("size"), Column("variable", True), Column("type", True), Column("address"))
 
 
@@ -74,13 +77,35 @@ def _stack(threads: list[PythonThread], style: Style) -> str:
         whose = f"The listed variables belong to thread {thread_name(first)}"
         parts.append(style.filled(f"{whose}; --json lists those of every thread."))
     lines: list[str] = []
-    for frame in first.running:
-        line, variables = _frame(frame, style)
+    last = -1
+    for place in _shown(first.running):
+        if place > last + 1:
+            lines.append(_gap(first.running[last + 1 : place], style))
+        last = place
+        line, variables = _frame(first.running[place], style)
         lines.append(line)
         if variables:
             parts += ["\n".join(lines), variables]
             lines = []
     return join(*parts, "\n".join(lines))
+
+
+def _shown(frames: Sequence[ThreadFrame]) -> list[int]:
+    """Return the places of the frames to show, in order. Of a deep stack, these are the innermost frames, the outermost
+    frames, and the frames whose variables retain the most.
+    """
+    every = range(len(frames))
+    if len(every) <= MOST_FRAMES:
+        return [*every]
+    largest = nlargest(LARGEST, every[INNERMOST:-OUTERMOST], key=lambda place: frames[place].retained)
+    return sorted({*every[:INNERMOST], *every[-OUTERMOST:], *largest})
+
+
+def _gap(frames: Sequence[ThreadFrame], style: Style) -> str:
+    """Return the line for frames that are not shown."""
+    most = style.bytes(max(frame.retained for frame in frames))
+    kept = most if len(frames) == 1 else f"at most {most} each"
+    return f"  ({counted(len(frames), 'more frame')}: variables retain {kept})"
 
 
 def thread_name(thread: PythonThread | ThreadLines) -> str:
