@@ -294,6 +294,9 @@ def test_a_log_that_was_cut_off(rng: random.Random, tmp_path: Path) -> None:
     asked = sum(call.size for call in calls[: answer["calls"]["all"]] if call.result and call.kind != FREE)
     assert answer["cumulated"]["upper"] == asked
     assert "was cut off" in gdbheap("calls", str(log)).stdout
+    log.write_bytes(data[: rng.randint(20, 60)])
+    done = gdbheap("calls", str(log))
+    assert done.returncode == 2 and done.stderr.endswith("has no complete record: it is damaged, or cut off\n")
 
 
 def test_damage_ends_it(rng: random.Random, tmp_path: Path) -> None:

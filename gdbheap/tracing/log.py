@@ -127,6 +127,8 @@ class CallLog:
         if not named:
             others = ", ".join(str(process.who.pid) for process in self.processes[:20])
             reason = f"no process {pid}, only {others}" if others else "no process"
+            if not others and os.fstat(self.held.number).st_size > self.size:
+                reason = "no complete record: it is damaged, or cut off"
             raise UsageError(f"{one_line(self.path)} has {reason}")
         found = [process for process in named if process.who.stacks or not with_stacks]
         if not found:
