@@ -52,6 +52,11 @@ def shown(*rows: Standing, **style: Any) -> str:
     return render(CurrentTable(0.0, list(rows), total), 0, Style(**style))
 
 
+def test_no_process() -> None:
+    """Check the table of no process: a sentence instead of headings."""
+    assert shown().splitlines()[1:] == ["", "No running process matches."]
+
+
 def test_columns() -> None:
     """Check that columns of malloc and of Python have different names, and that swap has a column if there is any."""
     text = shown(standing(0, 4 * MIB, None))

@@ -57,7 +57,8 @@ def render(answer: CurrentTable, left_out: int, style: Style) -> str:
     rows = [_row(row, SWAP in names, style) for row in answer.rows]
     missing = counted(answer.refused, "process is", "processes are")
     missing = f"{missing} not read: {'; '.join(map(one_line, answer.left_out))}" if answer.refused else ""
-    return join(style.heading(head), table(columns, rows, style), rest, missing)
+    body = table(columns, rows, style) if rows or missing else "No running process matches."
+    return join(style.heading(head), body, rest, missing)
 
 
 def _grown_most(answer: CurrentTable, style: Style) -> str:
