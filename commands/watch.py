@@ -33,7 +33,7 @@ from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import counted, parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
-from gdbheap.report.words.watch import counts_text, event_text, render
+from gdbheap.report.words.watch import WatchConditions, counts_text, event_text, started_text
 from gdbheap.watching.messages import Limit, WatchMessage
 from gdbheap.watching.standard_output import LineOutput
 from gdbheap.watching.triggers import MEMORY_ERROR, Bounds
@@ -129,7 +129,7 @@ class Options(Several, Writing):
 
     rss: int | None = valued("--rss", "SIZE", "act when RSS exceeds SIZE", None, parse_size)
     grows: tuple[int, float] | None = valued(
-        "--grows", "SIZE/DURATION", "act if memory grows by SIZE in DURATION (100M/10m)", None, _growth
+        "--grows", "SIZE/TIME", "act if memory grows by SIZE in TIME (100M/10m)", None, _growth
     )
     at_oom: bool = switch("--at-oom", "act before the cgroup or machine runs out of memory")
     on_memory_error: bool = switch("--on-memory-error", "act before Python raises MemoryError")
@@ -137,8 +137,8 @@ class Options(Several, Writing):
     mark: float = valued("--mark", "PERCENT", "act at PERCENT of the limit (--at-oom) [default: 90%]", 0.9, _share)
     within: float = valued(
         "--within",
-        "DURATION",
-        "act if full within DURATION (--at-oom) [default: 2s]",
+        "TIME",
+        "act if full within TIME (--at-oom) [default: 2s]",
         2.0,
         parse_duration,
     )
@@ -150,7 +150,7 @@ class Options(Several, Writing):
     core: bool = switch("--core", "let gdb write a core, too")
     run: tuple[str, ...] = valued("--run", "COMMAND", "run COMMAND after each action", (), _words)
     run_limit: float = valued(
-        "--run-limit", "DURATION", "end COMMAND after DURATION; 0: never [default: 60s]", 60.0, parse_duration
+        "--run-limit", "TIME", "end COMMAND after TIME; 0: never [default: 60s]", 60.0, parse_duration
     )
     count: int = valued(
         "--count",
@@ -159,9 +159,7 @@ class Options(Several, Writing):
         1,
         number_or_all("a number of actions, or 'all'"),
     )
-    again: float = valued(
-        "--again", "DURATION", "act on a process once every DURATION [default: 10m]", 600.0, parse_duration
-    )
+    again: float = valued("--again", "TIME", "act on a process once every TIME [default: 10m]", 600.0, parse_duration)
     duration: float | None = duration("end the watch after TIME [default: no limit]")
     prometheus: Address | None = valued("--prometheus", "[HOST]:PORT", "serve metrics to Prometheus", None, _address)
     prometheus_host: tuple[str, ...] = valued(
@@ -169,7 +167,7 @@ class Options(Several, Writing):
     )
     prometheus_sum: bool = switch("--prometheus-sum", "sum the metrics of a service (no pids)")
     look_every: float | None = valued(
-        "--look-every", "DURATION", "read heaps every DURATION; 0: never [default: 5m]", None, parse_duration
+        "--look-every", "TIME", "read heaps every TIME; 0: never [default: 5m]", None, parse_duration
     )
 
     @property
@@ -224,6 +222,7 @@ class _Watch:
             # Milliseconds matter, even if other programs use all processors. Not every user may raise the priority.
             with contextlib.suppress(OSError):
                 os.setpriority(os.PRIO_PROCESS, 0, HIGHEST_PRIORITY)
+        why = ""
         try:
             why = self._watch()
         except KeyboardInterrupt:
@@ -232,11 +231,23 @@ class _Watch:
             for watch_event in self.watcher.end():
                 self._tell_event(watch_event)
             self._tell_many()
+            end = WatchMessage("end", time.time(), acted=self.acted, failed=self.failed, why_ended=why)
+            if why and not self.options.json:
+                self._tell(end)
             if self._output is not None:
                 self._output.end()
             if self.server is not None:
                 self.server.end()
-        return WatchMessage("end", time.time(), acted=self.acted, failed=self.failed, why_ended=why)
+        # Lines may have been lost until now.
+        return dataclasses.replace(end, failed=self.failed)
+
+    def _conditions(self) -> WatchConditions:
+        options, is_group = self.options, self.watcher.cgroup is not None
+        count = None if options.prometheus is not None else options.count or None
+        return WatchConditions(
+            options.rss, options.grows, options.at_oom, options.on_memory_error, is_group, count,
+            not is_group and options.name is not None,
+        )  # fmt: skip
 
     def _now(self) -> Now:
         """Return the current state for the metrics. This method is called in another thread."""
@@ -252,6 +263,8 @@ class _Watch:
     def _watch(self) -> str:
         if self.server is not None:
             self._tell(WatchMessage("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
+        if self.options.acts and not self.options.json:
+            self._print(started_text(time.time(), self._conditions(), self.style))
         for watch_event in self.watcher.events():
             self._tell_event(watch_event)
             if self.server is None and not self.queue.is_busy and self.bounds.is_used_up(self._users()):
@@ -576,8 +589,7 @@ def _check(programs: Programs, options: Options) -> None:
         raise UsageError("gdbheap watch: --cgroup watches a group as a whole: leave out other processes")
     if not options.acts and options.prometheus is None:
         raise UsageError(
-            "gdbheap watch: what should it wait for? Give --rss=SIZE, --grows=SIZE/DURATION, --at-oom or"
-            " --on-memory-error"
+            "gdbheap watch: what should it wait for? Give --rss=SIZE, --grows=SIZE/TIME, --at-oom or --on-memory-error"
         )
     if options.on_memory_error:
         from gdbheap.targets.following import refuse_where_unpatched
@@ -618,7 +630,8 @@ def _check_process(folder: ProcessFolder) -> None:
 
 
 def _render(shown: Shown[WatchMessage, Options]) -> str:
-    return render(shown.answer, shown.style)
+    """Return "": the watch has printed all its lines, the last one included."""
+    return ""
 
 
 COMMAND = Command(

@@ -175,8 +175,9 @@ def test_counted_lines() -> None:
     assert not lines.allow(gone, 0.0) and not lines.allow(WatchMessage("began", 0.0, 8), 0.0)
     assert not lines.is_count_due(30.0) and lines.is_count_due(61.0)
     assert counts_text(0, lines.began, lines.ended, lines.too_late).endswith(
-        "1 more process began and 0 ended; 1 ended before the watch could act"
+        "1 more process began and 0 ended; 1 process ended before the watch could act"
     )
+    assert counts_text(0, 0, 0, 2)[20:] == "2 processes ended before the watch could act"
     assert not lines.is_count_due(61.0)
 
 

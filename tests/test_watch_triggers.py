@@ -76,6 +76,18 @@ def _close_to_a_kept_one(seen: list[Reading], seconds: float, edge: float, bound
     )  # fmt: skip
 
 
+def test_growth_of_a_start(rng: random.Random) -> None:
+    """Check that sizes before the start do not count, and that no reading is due before it."""
+    start = rng.uniform(1, 60)
+    trigger = Grows(MIB, 600.0, start)
+    early = Reading(start * rng.random(), rng.randrange(MIB))
+    assert trigger.judge(early) is None and trigger.patience(early) >= start - early.time
+    assert trigger.judge(Reading(start, 90 * MIB)) is None
+    assert trigger.judge(Reading(start + 1, 91 * MIB)) is None
+    cause = trigger.judge(Reading(start + 2, 91 * MIB + 1))
+    assert cause is not None and cause.seconds == pytest.approx(2)
+
+
 def test_growth_remembers_little(rng: random.Random) -> None:
     """Check that a day of readings every 20 ms costs no more than the parts of the window."""
     trigger = Grows(1 << 60, 86400.0)

@@ -125,12 +125,14 @@ def _why_not(folder: HeldFolder, status: os.stat_result) -> str | None:
     return None
 
 
-def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str) -> None:
+def _place(path: str, beside: str, source: int, folder: HeldFolder, name: str, is_new: bool = False) -> None:
     """Rename the file ``beside`` to ``name``. In a shared folder, a file that another user has put there meanwhile is
     not replaced.
 
-    Raises UsageError if ``name`` may not be replaced.
+    Raises UsageError if ``name`` may not be replaced. ``is_new``: replace no file, and raise FileExistsError instead.
     """
+    if is_new:
+        return _link(beside, source, folder, name)
     for _ in range(ROUNDS):
         status = _checked(path, folder, name)
         if status is not None and is_special(status):
@@ -195,11 +197,12 @@ def replacing(path: str, mode: int = PRIVATE, folder: HeldFolder | None = None) 
         raise not_written(path, error) from None
 
 
-def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> None:
+def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False, is_new: bool = False) -> None:
     """Move the file ``source`` to ``path`` under the rules for a new file. The folder of ``source`` must be one to
     which only gdbheap writes.
 
-    ``make``: create missing folders of the path. Raises UsageError."""
+    ``make``: create missing folders of the path. Raises UsageError. ``is_new``: replace no file, and raise
+    FileExistsError instead."""
     name = os.path.basename(path)
     try:
         number = os.open(source, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -208,11 +211,13 @@ def settle(source: str, path: str, mode: int = PRIVATE, make: bool = False) -> N
             os.fchmod(number, mode)
             os.fsync(number)
             with hold(path, os.path.dirname(path) or ".", mode if make else None) as folder:
-                _place(path, os.path.basename(source), inside, folder, name)
+                _place(path, os.path.basename(source), inside, folder, name, is_new)
                 folder.sync()
         finally:
             os.close(number)
             os.close(inside)
+    except FileExistsError:
+        raise
     except (OSError, ValueError) as error:
         raise not_written(path, error) from None
 

@@ -16,7 +16,7 @@ from gdbheap.documents import renamed_keys
 from gdbheap.host.headroom import CGROUPS, UNLIMITED, group_folders
 from gdbheap.host.procfs import PROC
 
-__all__ = ["ControlGroup", "Pressure", "count_kills", "OWN_EVENTS", "find_group", "find_kills"]
+__all__ = ["ControlGroup", "Pressure", "count_kills", "OWN_EVENTS", "find_group", "find_kills", "kills_of"]
 
 TEXT_LIMIT = 1 << 20
 CONTROLLER = "memory"
@@ -110,7 +110,14 @@ def find_kills(process: str) -> Path | None:
     there is none. ``process``: its folder in /proc.
     """
     folder = next(iter(group_folders(process, CONTROLLER)), None)
-    return next((folder / name for name in KILLS if (folder / name).is_file()), None) if folder is not None else None
+    return None if folder is None else kills_of(folder)
+
+
+def kills_of(folder: Path) -> Path | None:
+    """Return the file with the number of processes that the OOM killer has killed in a control group itself; None if
+    there is none. ``folder``: the group's folder.
+    """
+    return next((folder / name for name in KILLS if (folder / name).is_file()), None)
 
 
 def count_kills(path: Path | None) -> int | None:

@@ -206,7 +206,7 @@ def save(actions: Actions, request: Request) -> Done:
     if actions.snapshot or actions.heap:
         _write_in_child(lambda: _write_heap(actions, request, base), done, request.seconds)
     if actions.core:
-        _core(actions, folder, _path(base, ENDINGS["core"]), done)
+        _core(actions, folder, base, done)
     if actions.keep is not None and done.files:
         remove_oldest_actions(actions.folder, actions.keep, name)
     return done
@@ -234,11 +234,21 @@ def _base(name: str, pid: int, now: float, folder: str) -> str:
     return next(found for found in itertools.chain([base], numbered) if found not in taken)
 
 
-def _path(base: str, ending: str) -> str:
-    """Return the path of one file. If other users may create files in the folder, the name gets a random part. They
-    cannot guess this part, not even from the names of the other files."""
-    part = f"-{os.urandom(8).hex()}" if is_shared(os.path.dirname(base)) else ""
-    return f"{base}{part}{ending}"
+def _settle(source: str, base: str, kind: str, actions: Actions, done: Done) -> None:
+    """Move a complete file to its final name, and add it to ``done``. Raises UsageError.
+
+    The name gets a random part in two cases. If other users may create files in the folder, they cannot guess this
+    part, not even from the names of the other files. The other case is that another watch has just used the name.
+    """
+    ending = ENDINGS[kind]
+    plain, unique = f"{base}{ending}", f"{base}-{os.urandom(8).hex()}{ending}"
+    path = unique if is_shared(os.path.dirname(base)) else plain
+    try:
+        settle(source, path, actions.mode, is_new=path == plain)
+    except FileExistsError:
+        path = unique
+        settle(source, path, actions.mode)
+    done.files[kind] = path
 
 
 def _write_in_child(work: Callable[[], dict[str, Any]], done: Done, seconds: float) -> None:
@@ -270,15 +280,16 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
             # The files must not contain what is in the process's memory.
             heap.disclosure.contents = False
             holders = None
-            if actions.heap:
-                text, holders = actions.document(heap)
-                path = _path(base, ENDINGS["heap"])
-                write_text(path, f"{text}\n", actions.mode)
-                done.files["heap"] = path
-            if actions.snapshot:
-                path = _path(base, ENDINGS["snapshot"])
-                write(path, take(heap, None, actions.blocks, holders), actions.mode)
-                done.files["snapshot"] = path
+            with working_folder(os.path.dirname(base)) as place:
+                if actions.heap:
+                    text, holders = actions.document(heap)
+                    path = os.path.join(place, "heap")
+                    write_text(path, f"{text}\n")
+                    _settle(path, base, "heap", actions, done)
+                if actions.snapshot:
+                    path = os.path.join(place, "snapshot")
+                    write(path, take(heap, None, actions.blocks, holders))
+                    _settle(path, base, "snapshot", actions, done)
         done.held, done.partial = process.stopped_seconds, heap.partial
     except NoTarget as error:
         done.is_gone = not folder.is_running()
@@ -290,20 +301,19 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
     return vars(done)
 
 
-def _core(actions: Actions, process: ProcessFolder, path: str, done: Done) -> None:
+def _core(actions: Actions, process: ProcessFolder, base: str, done: Done) -> None:
     """Have gdb write a core, if the disk has room for it. The core is written in a private folder next to its
-    destination, then moved.
+    destination, then moved. ``base``: its path without the ending.
     """
     try:
         was_stopped = _is_stopped(process)
         _check_room(find_contents(process), actions.folder)
-        with working_folder(os.path.dirname(path)) as folder:
-            beside = os.path.join(folder, os.path.basename(path))
+        with working_folder(os.path.dirname(base)) as folder:
+            beside = os.path.join(folder, "core")
             reason = _written_by_gdb(process, beside, actions.max_stop, was_stopped)
             if reason is None:
                 check_whole(beside)
-                settle(beside, path, actions.mode)
-                done.files["core"] = path
+                _settle(beside, base, "core", actions, done)
     except (GdbheapError, OSError) as error:
         reason = one_line(error)
     if reason is not None:

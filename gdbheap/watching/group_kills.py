@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from gdbheap.dataclass import dataclass
-from gdbheap.host.cgroup import count_kills, find_kills
+from gdbheap.host.cgroup import count_kills, find_kills, kills_of
 
 
 @dataclass
@@ -27,6 +27,14 @@ class GroupKills:
 
     def __init__(self) -> None:
         self._groups: dict[bytes, CountedGroup] = {}
+        # The count of the watched group while it has no watched process.
+        self._empty: dict[Path, int] = {}
+
+    def begin(self, folder: Path) -> None:
+        """Count the kills in a group from now on, even before it has a watched process. A process may be killed before
+        the watch sees it, and is still seen while it ends."""
+        path = kills_of(folder)
+        self._empty = {} if path is None else {path: count_kills(path) or 0}
 
     def enter(self, groups: bytes | None, process: str) -> None:
         """Count a process as a member of its groups. ``process``: its folder in /proc."""
@@ -34,7 +42,8 @@ class GroupKills:
             return
         if groups not in self._groups:
             path = find_kills(process)
-            self._groups[groups] = CountedGroup(path, count_kills(path) or 0)
+            before = None if path is None else self._empty.get(path)
+            self._groups[groups] = CountedGroup(path, (count_kills(path) or 0) if before is None else before)
         self._groups[groups].members += 1
 
     def leave(self, groups: bytes | None) -> None:
@@ -42,7 +51,9 @@ class GroupKills:
         if groups in self._groups:
             self._groups[groups].members -= 1
             if not self._groups[groups].members:
-                del self._groups[groups]
+                gone = self._groups.pop(groups)
+                if gone.path in self._empty:
+                    self._empty[gone.path] = gone.reported
 
     def take(self, groups: bytes | None) -> bool:
         """Return whether the OOM killer has killed a process in these groups for which this function did not return

@@ -113,16 +113,19 @@ class AboveSize:
 @dataclass
 class Grows:
     """The condition that a memory has grown by more than ``bound`` bytes, compared with the smallest size within the
-    last ``seconds``.
+    last ``seconds``. Sizes before the time ``start`` do not count.
     """
 
     bound: int
     seconds: float
+    start: float = 0.0
     # (time, size) of each reading that may be the least one when a later reading comes. Both numbers rise from one
     # reading to the next.
     _least: deque[tuple[float, int]] = field(default_factory=deque)
 
     def judge(self, reading: Reading) -> Cause | None:
+        if reading.time < self.start:
+            return None
         self._forget(reading)
         while self._least and self._least[-1][1] >= reading.size:
             self._least.pop()
@@ -135,7 +138,7 @@ class Grows:
 
     def patience(self, reading: Reading) -> float:
         least = self._least[0][1] if self._least else reading.size
-        return _time_to(least + self.bound, reading.size)
+        return max(self.start - reading.time, _time_to(least + self.bound, reading.size))
 
     def _forget(self, reading: Reading) -> None:
         while self._least and reading.time - self._least[0][0] > self.seconds:

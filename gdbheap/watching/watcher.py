@@ -46,7 +46,9 @@ NAME_LIMIT = 64
 # A kill by the OOM killer counts as the cause of one SIGKILL within this many seconds. A large process takes a while to
 # end.
 KILL_SECONDS = 10.0
-THE_GROUP, MACHINE = "the group", "machine"
+# A program that starts during the watch loads its code and data first. Its growth counts only after this many seconds.
+START_UP_SECONDS = 60.0
+THE_GROUP, MACHINE, ROOT_GROUP = "the group", "machine", "/"
 
 
 @dataclass(frozen=True)
@@ -76,10 +78,11 @@ class WatchRequest:
         """Whether the memory of control groups and of the machine is read."""
         return self.at_oom or self.metrics
 
-    def of_size(self) -> list[Trigger]:
-        """Return the conditions on the size of a process, or of a group as a whole."""
+    def of_size(self, start: float = 0.0) -> list[Trigger]:
+        """Return the conditions on the size of a process, or of a group as a whole. ``start``: from which time on its
+        growth counts (``time.monotonic``)."""
         above: list[Trigger] = [] if self.rss is None else [AboveSize(self.rss)]
-        return above if self.grows is None else [*above, Grows(*self.grows)]
+        return above if self.grows is None else [*above, Grows(*self.grows, start)]
 
     def of_limit(self) -> list[Trigger]:
         """Return the conditions on memory that has a limit. Without ``at_oom``, its growth is only measured."""
@@ -201,6 +204,7 @@ class Watcher:
         self.reader = reader if reader is not None else HeapReader(None, None)
         self.watched: dict[int, WatchedProcess] = {}
         self._polled = PolledMemories()
+        self._group_kills = GroupKills()
         self._of_group = self._poll_group(cgroup) if cgroup is not None else set()
         self._left_out: dict[int, str] = {}
         barred = attach_error()
@@ -208,8 +212,9 @@ class Watcher:
         # ptrace.
         self._barred = None if barred is None else f"gdbheap can attach to no process ({barred.strerror}): run doctor"
         self._next_scan = self.scanned = 0.0
-        self._kill_count, self._kills, self._group_kills = oom_kills(), deque[float](), GroupKills()
+        self._kill_count, self._kills = oom_kills(), deque[float]()
         self._until = until
+        self._is_started = False
         # A function that is called before each wait: at least every few seconds.
         self.idle: Callable[[], object] = lambda: None
 
@@ -228,17 +233,19 @@ class Watcher:
 
     @property
     def groups(self) -> list[GroupState]:
-        """The memory of the control groups and of the machine, at the last reading."""
+        """The memory of the control groups and of the machine, at the last reading. The root group of version 1 is left
+        out: it has no limit, and its count may lack the groups below it."""
         return [
             _state(polled.group, polled, trigger, self.wanted.share)
             for polled in list(self._polled)
             for trigger in polled.triggers
-            if polled.group is not None and isinstance(trigger, RateTrigger)
+            if polled.group not in (None, ROOT_GROUP) and isinstance(trigger, RateTrigger)
         ]
 
     def events(self) -> Iterator[WatchEvent]:
         """Yield all events, until no process is left to watch or the time is over, and all actions are finished."""
         yield from self._scan()
+        self._is_started = True
         if not self.watched and not self._left_out and self.programs.may_grow:
             yield WatchEvent("nobody")
         while not (is_over := self.is_over or time.monotonic() >= self._until) or self._is_acting:
@@ -372,7 +379,8 @@ class Watcher:
         except (GdbheapError, OSError) as error:
             self._left_out[pid] = reason_of(error)
             return
-        triggers = self.wanted.of_size() if self.cgroup is None else []
+        start = time.monotonic() + START_UP_SECONDS if self._is_started else 0.0
+        triggers = self.wanted.of_size(start) if self.cgroup is None else []
         wakers = process_wakers(folder)
         self._polled.add(_key(pid), lambda: PolledMemory(memory, triggers, wakers, None, SHORTEST_OF_SIZE))
         self.watched[pid] = one = WatchedProcess(folder, name, user, memory, next(iter(wakers), None))
@@ -493,6 +501,7 @@ class Watcher:
 
     def _poll_group(self, group: GroupMemory) -> set[str]:
         """Make the polled memories for a group that is watched as a whole. Return their keys."""
+        self._group_kills.begin(group.folder)
         triggers = self.wanted.of_size()
         if triggers:
             self._polled.add(THE_GROUP, lambda: PolledMemory(group, triggers, (), group.name, SHORTEST_OF_SIZE))

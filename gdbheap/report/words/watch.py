@@ -5,6 +5,7 @@ from __future__ import annotations
 import time
 from dataclasses import replace
 
+from gdbheap.dataclass import dataclass
 from gdbheap.errors import own_line
 from gdbheap.report.text.numbers import count_text, counted, duration_text
 from gdbheap.report.text.style import Style
@@ -14,7 +15,7 @@ from gdbheap.text import printable_record
 from gdbheap.watching.messages import Limit, WatchMessage
 from gdbheap.watching.triggers import Cause
 
-__all__ = ["counts_text", "event_text", "render"]
+__all__ = ["WatchConditions", "counts_text", "event_text", "started_text"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
 STEPS = {"save": "its files are not written yet", "run": "the command of --run has not ended yet"}
@@ -28,25 +29,49 @@ ENDS = {
 }
 
 
-def render(event: WatchMessage, style: Style) -> str:
-    """Return the sentence that is printed when a watch has ended: how often it acted, why it ended, and how often an
-    action failed.
+@dataclass(frozen=True)
+class WatchConditions:
+    """What a watch waits for, and how often it acts: its options of the same names.
+
+    ``is_group``: whether it watches a control group as a whole.
+    ``count``: after how many actions it ends, None if it does not; ``is_by_user``: for each user separately.
     """
-    how_often = "once" if event.acted == 1 else counted(event.acted, "time")
-    done = f"acted {how_often}" if event.acted else "did not act"
-    failed = f" A read or an action failed {counted(event.failed, 'time')}." if event.failed else ""
-    return style.filled(f"The watch {done}. It ended because {ENDS[event.why_ended]}.{failed}")
+
+    rss: int | None
+    grows: tuple[int, float] | None
+    at_oom: bool
+    memory_errors: bool
+    is_group: bool
+    count: int | None
+    is_by_user: bool
 
 
 def event_text(event: WatchMessage, style: Style) -> str:
     """Return the line that is printed for one event: its local time, and what happened."""
     tell = {"began": _began, "ended": _ended, "killed": _killed, "unseen": _unseen,
             "unrestored": _reasons, "lost": _reasons, "missed": _missed, "left-out": _left_out, "serving": _serving,
-            "acting": _acting, "acted": _acted, "nobody": _nobody, "unreadable": _unreadable}[event.event]  # fmt: skip
+            "acting": _acting, "acted": _acted, "nobody": _nobody, "unreadable": _unreadable,
+            "end": _end}[event.event]  # fmt: skip
     # Errors are already sentences, and gdbheap itself chose the paths of the files.
     named_event = replace(printable_record(event), errors=event.errors, files=event.files, url=event.url)
     said = tell(named_event, style)
     return f"{_local_time(event.time)} {own_line(said, 4000)}"
+
+
+def started_text(moment: float, conditions: WatchConditions, style: Style) -> str:
+    """Return the first line of a watch: what it waits for, and when it ends."""
+    wanted, ends = conditions, ""
+    size = "the group needs" if wanted.is_group else "RSS is"
+    found = [] if wanted.rss is None else [f"{size} more than {style.bytes(wanted.rss)}"]
+    if wanted.grows is not None:
+        what = "the group" if wanted.is_group else "RSS"
+        found.append(f"{what} grows by {style.bytes(wanted.grows[0])} in {duration_text(wanted.grows[1])}")
+    found += ["memory is nearly full (--at-oom)"] * wanted.at_oom
+    found += ["Python gets no memory (MemoryError)"] * wanted.memory_errors
+    if wanted.count is not None:
+        each = " for each user" if wanted.is_by_user else ""
+        ends = f", and ends after {counted(wanted.count, 'action')}{each} (--count)"
+    return f"{_local_time(moment)} the watch acts when {' or '.join(found)}{ends}"
 
 
 def counts_text(moment: float, began: int, ended: int, too_late: int = 0) -> str:
@@ -54,9 +79,10 @@ def counts_text(moment: float, began: int, ended: int, too_late: int = 0) -> str
 
     ``too_late``: how many ended before the watch could act on them.
     """
-    unread = f"; {count_text(too_late)} ended before the watch could act" if too_late else ""
-    more = counted(began, "more process", "more processes")
-    return f"{_local_time(moment)} {more} began and {count_text(ended)} ended{unread}"
+    parts = [f"{counted(began, 'more process', 'more processes')} began and {count_text(ended)} ended"]
+    if too_late:
+        parts.append(f"{counted(too_late, 'process', 'processes')} ended before the watch could act")
+    return f"{_local_time(moment)} {'; '.join(parts if began or ended else parts[1:])}"
 
 
 def _local_time(moment: float) -> str:
@@ -131,6 +157,13 @@ def _of_several(event: WatchMessage, what: str) -> str:
 def _serving(event: WatchMessage, style: Style) -> str:
     open_to = ": everybody who can reach this address can read process ids, names of programs and their memory use"
     return f"metrics are at {event.url}{open_to if event.everybody else ''}"
+
+
+def _end(event: WatchMessage, style: Style) -> str:
+    how_often = "once" if event.acted == 1 else counted(event.acted, "time")
+    done = f"acted {how_often}" if event.acted else "did not act"
+    failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
+    return f"the watch has ended, because {ENDS[event.why_ended]}; it {done}{failed}"
 
 
 def _acting(event: WatchMessage, style: Style) -> str:
