@@ -132,8 +132,8 @@ IDS = [f"{noun or 'heap'} {line}" for noun, line in ASKED]
 # Commands whose lines may begin with a name: the result of a query, and the cells of CSV.
 BEGIN_WITH_NAMES = ("sql", "record", "stacks")
 # Commands that print something else first: the result of a query, CSV, a tree, the time and sums of processes on one
-# line, and the output of the traced program.
-WITHOUT_SENTENCE = (*BEGIN_WITH_NAMES, "top", "trace")
+# line, the output of the traced program, and nothing (a watch prints its lines on standard error).
+WITHOUT_SENTENCE = (*BEGIN_WITH_NAMES, "top", "trace", "watch")
 # The rule below the titles of a table.
 RULE = re.compile(r" *-{3}[- ]*")
 # Texts of gdbheap that some renderers use as keys, each with a possible value.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import os
 import signal
 import time
 from collections import deque
@@ -48,6 +49,7 @@ NAME_LIMIT = 64
 KILL_SECONDS = 10.0
 # A program that starts during the watch loads its code and data first. Its growth counts only after this many seconds.
 START_UP_SECONDS = 60.0
+ONE_USER = "this watch already catches those of another user: start a watch with --user for each user"
 THE_GROUP, MACHINE, ROOT_GROUP = "the group", "machine", "/"
 
 
@@ -428,6 +430,9 @@ class Watcher:
 
     def _see_errors(self, one: WatchedProcess, memory: ProcessMemory) -> Iterator[WatchEvent]:
         one.are_errors_paused = False
+        if self._would_mix_users(one):
+            yield WatchEvent("unseen", one.pid, one.name, reason=ONE_USER)
+            return
         try:
             # Store it before ``start``: if Ctrl-C interrupts, ``end`` must still report code that could not be
             # restored.
@@ -440,6 +445,13 @@ class Watcher:
             return
         self._polled.add(_errors_key(one.pid), lambda: PolledMemory(memory, [MemoryErrorTrigger()], [errors.waker()]))
         one.polled.add(_errors_key(one.pid))
+
+    def _would_mix_users(self, one: WatchedProcess) -> bool:
+        """Return whether catching the MemoryErrors of this process, too, would let two users disturb each other: a
+        process can end all catching of its watch (docs/safety.md). Root and gdbheap's own user disturb nobody."""
+        trusted = {0, os.geteuid()}
+        others = {other.user for other in self.watched.values() if other.errors is not None or other.are_errors_paused}
+        return one.user not in trusted and bool(others - trusted - {one.user})
 
     def end(self) -> list[WatchEvent]:
         """Stop watching. Return an event for each action that was not finished, and for each process whose code could

@@ -1,7 +1,9 @@
-"""The first line of a watch, and the names of its files."""
+"""The first line of a watch, the names of its files, and whose processes it acts on."""
 
 from __future__ import annotations
 
+import contextlib
+import os
 import random
 import re
 from pathlib import Path
@@ -11,6 +13,7 @@ import pytest
 from support.control_groups import limited_group
 from support.watches import swelling
 
+from gdbheap.host.procfs import ProcessFolder
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.watch import WatchConditions, started_text
 from gdbheap.targets.chosen_processes import Programs
@@ -19,7 +22,8 @@ from gdbheap.watching.actions import Actions, Done, _settle
 from gdbheap.watching.group_kills import GroupKills
 from gdbheap.watching.old_files import remove_oldest_actions
 from gdbheap.watching.triggers import Grows
-from gdbheap.watching.watcher import Watcher, WatchRequest
+from gdbheap.watching.wake_descriptors import Waker
+from gdbheap.watching.watcher import ONE_USER, Watcher, WatchRequest
 
 MIB = 1 << 20
 NONE = WatchConditions(None, None, False, False, False, None, False)
@@ -100,3 +104,46 @@ def test_kills_before_a_process_is_seen(rng: random.Random, monkeypatch: pytest.
             kills.leave(b"group")
         process.kill()
         process.wait()
+
+
+def test_memory_errors_of_one_user(rng: random.Random, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a watch catches the MemoryErrors of root, of its own user and of one other user, and says so of each
+    process of a third user; this user's processes are next once the first user has none."""
+    first, second = rng.sample(range(1000, 60_000), 2)
+    users, now, started = dict[int, int](), list[int](), list[int]()
+
+    class Caught:
+        """Catches no MemoryErrors."""
+
+        def __init__(self, folder: ProcessFolder, *_options: object) -> None:
+            started.append(folder.pid)
+
+        def start(self) -> None:
+            """Begin."""
+
+        def waker(self) -> Waker:
+            """Return a waker that never fires."""
+            return Waker("none", os.eventfd(0), 0)
+
+        def end(self) -> list[str]:
+            """End without a warning."""
+            return []
+
+    monkeypatch.setattr(watcher, "MemoryErrors", Caught)
+    monkeypatch.setattr(ProcessFolder, "real_user", lambda folder: users[folder.pid])
+    monkeypatch.setattr(Programs, "now", lambda _programs: [*now])
+    watched = Watcher(Programs(name=re.compile("x")), WatchRequest(memory_errors=True))
+    with contextlib.ExitStack() as running:
+        for user in (first, 0, second, os.geteuid(), first, second):
+            process = running.enter_context(swelling(1, 1))
+            users[process.pid] = user
+            now.append(process.pid)
+        unseen = [event.pid for event in watched._scan() if event.kind == "unseen" and event.reason == ONE_USER]
+        assert unseen == [pid for pid in now if users[pid] == second]
+        assert started == [pid for pid in now if users[pid] != second]
+        now[:] = [pid for pid in now if users[pid] != first]
+        later = running.enter_context(swelling(1, 1))
+        users[later.pid] = second
+        now.append(later.pid)
+        assert "unseen" not in {event.kind for event in watched._scan()} and started[-1] == later.pid
+        watched.end()
