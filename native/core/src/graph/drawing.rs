@@ -122,9 +122,14 @@ pub fn draw_graph(
         true => HashSet::new(),
         false => space.task(watcher, None).alone(|control| rounds::numbers(&blocks, &kinds, &rounds, control))?,
     };
+    if !fields.is_empty() {
+        edges.judge(|source, _, strength| match strength {
+            DOUBTFUL if fields.contains(&source) => LIKELY,
+            _ => strength,
+        });
+    }
     let counted = CountedObjects::find(&edges, &kinds, &counts);
     edges.judge(|source, target, strength| match strength {
-        DOUBTFUL if fields.contains(&source) => LIKELY,
         LIKELY if !numbers.is_empty() && numbers.contains(&(source, target)) => STRAY,
         LIKELY if counted.as_ref().is_some_and(|counted| counted.is_stale(kinds[source as usize], target)) => STRAY,
         _ => strength,
