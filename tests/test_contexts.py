@@ -270,6 +270,17 @@ def test_room_for_idents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: r
         assert all(text == text[0] * length for text in told)
 
 
+def test_room_for_shared_idents(monkeypatch: pytest.MonkeyPatch, tmp_path: Path, rng: random.Random) -> None:
+    """Check that one text of many contexts takes limited room in the rows of an answer, too."""
+    room, count, length = rng.randrange(20_000, 90_000), rng.randrange(1000, 3000), rng.randrange(100, 1000, 2)
+    monkeypatch.setattr(contexts, "ROOM_FOR_COPIES", room)
+    with running(forged("many", count, length, tmp_path), tmp_path) as target, heap_of(str(target.pid)) as heap:
+        found = heap.content(PostgresqlContent).contexts[1:]
+        told = [text for one in found for text in (one.name, one.ident or "") if text != contexts.CUT]
+        # Of the name and of the ident, the first one is no copy.
+        assert len(found) == count and room - 2000 < sum(map(len, told)) <= room + 2 * length
+
+
 def test_a_root_with_too_many_blocks(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """Check that a tree of which not even the root can be read is refused."""
     monkeypatch.setattr(contexts, "MAX_STEPS", 0)

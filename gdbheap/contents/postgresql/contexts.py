@@ -38,8 +38,9 @@ TOP = "TopMemoryContext"
 NAME_LIMIT, IDENT_LIMIT = 64, 1024
 """The part of an ident that the view shows (mcxtfuncs.c: MEMORY_CONTEXT_IDENT_DISPLAY_SIZE)."""
 HASH_TABLE = "dynahash"
-ROOM_FOR_TEXTS, CUT = 64 << 20, "…"
-"""The most bytes that the names and idents of all contexts may take, and what stands for a text after that."""
+ROOM_FOR_TEXTS, ROOM_FOR_COPIES, CUT = 64 << 20, 16 << 20, "…"
+"""The most bytes that the names and idents of all contexts may take; the most that those may take in the rows of an
+answer whose text another context has, too; and what stands for a text after that."""
 MAX_CONTEXTS, MAX_KINDS, MAX_NAMES, MAX_LISTED = 1 << 20, 1 << 8, 10_000, 100
 """Limits for contexts, kinds of contexts, names, and contradictions to report. A real server has at most five kinds and
 a few hundred names.
@@ -277,7 +278,7 @@ class _Reader:
         self._met: dict[str, _Met] = defaultdict(_Met)
         # Many contexts share their names, and some their idents.
         self._texts: dict[tuple[int, int], str] = {}
-        self._room_left = ROOM_FOR_TEXTS
+        self._room_left, self._copies_left = ROOM_FOR_TEXTS, ROOM_FOR_COPIES
 
     def _link(self, context: int, name: str) -> int:
         return self.space.word(context + self.offsets[name])
@@ -286,15 +287,18 @@ class _Reader:
         return self.space.cstring(address, limit).decode("utf-8", "replace")
 
     def _kept_text(self, address: int, limit: int) -> str:
-        """Return a text of at most ``limit`` bytes; CUT if the texts together take more than ROOM_FOR_TEXTS."""
+        """Return a text of at most ``limit`` bytes; CUT if the texts together take more than ROOM_FOR_TEXTS, or their
+        copies more than ROOM_FOR_COPIES."""
         found = self._texts.get((address, limit))
-        if found is None:
-            found = self._text(address, limit)
-            size = getsizeof(found)
-            if size > self._room_left:
-                return CUT
-            self._room_left -= size
-            self._texts[address, limit] = found
+        if found is not None:
+            self._copies_left -= len(found)
+            return found if self._copies_left >= 0 else CUT
+        found = self._text(address, limit)
+        size = getsizeof(found)
+        if size > self._room_left:
+            return CUT
+        self._room_left -= size
+        self._texts[address, limit] = found
         return found
 
     def is_top(self, address: int) -> bool:
