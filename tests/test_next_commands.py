@@ -19,6 +19,7 @@ from support.attackers import STRANGER, needs_root, place
 from support.library import heap_of
 from support.programs import PATIENCE, SOURCES, ask, build, c_program, gdbheap, running
 
+from gdbheap.allocators import runtimes
 from gdbheap.allocators.runtimes import Runtime, kinds
 from gdbheap.findings.finding import MAX_LINE, Evidence
 from gdbheap.host.program_name import command_words
@@ -187,8 +188,19 @@ def target_of(pid: int) -> Any:
     return SimpleNamespace(kind="process", pid=pid, proc=str(pid))
 
 
-def test_profile_only_where_it_listens(tmp_path: Path) -> None:
-    """Check that Go's profile is offered at an address at which the program listens, and only then."""
+def test_network_of_a_process(tmp_path: Path) -> None:
+    """Check that a process with a network of its own is told from one with ours."""
+    with running([sys.executable, "-c", WAITS], tmp_path) as target:
+        assert runtimes._is_on_our_network(target.pid)
+    command = ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-c", WAITS]
+    if subprocess.run([*command[:-2], "-c", ""], capture_output=True).returncode:
+        pytest.skip("no network namespace can be made here")
+    with running(command, tmp_path) as target:
+        assert not runtimes._is_on_our_network(target.pid)
+
+
+def test_profile_only_where_it_listens(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that Go's profile is offered at an address at which the program listens, in our network, and only then."""
     go = Runtime(next(kind for kind in kinds() if kind.id == "go"), "", "")
     with running([sys.executable, "-c", WAITS], tmp_path) as target:
         assert listening(f"/proc/{target.pid}") == [] and go.commands(target_of(target.pid)) == []
@@ -202,6 +214,8 @@ def test_profile_only_where_it_listens(tmp_path: Path) -> None:
         lines = go.commands(target_of(os.getpid()))
     assert len(lines) == 1 and lines[0].endswith("# where it serves net/http/pprof")
     assert any(f"http://{host}:{port}/" in lines[0] for host, port in found)
+    monkeypatch.setattr(runtimes, "_is_on_our_network", lambda _process: False)
+    assert go.commands(target_of(os.getpid())) == []
     assert Runtime(go.kind, "", "").commands(SimpleNamespace(kind="core", pid=1, proc=None)) == []  # type: ignore[arg-type]
 
 

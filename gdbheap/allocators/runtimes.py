@@ -7,8 +7,10 @@ The program has the ELF note of Go, which every Go binary has, even if stripped 
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator
+from contextlib import suppress
 from dataclasses import field, replace
 from functools import cache
 from typing import Any
@@ -104,14 +106,21 @@ class Runtime:
 
 def _listener(target: Target) -> str | None:
     """Return an address (``host:port``) at which the target, a process on this machine, listens; None if it does not
-    listen.
+    listen, or listens in another network namespace: there, another program may have the same address here.
 
     The port USUAL_PORT is preferred.
     """
-    if target.proc is None:
+    if target.proc is None or not _is_on_our_network(target.proc):
         return None
     places = sorted(listening(f"{PROC}/{target.proc}"), key=lambda place: place[1] != USUAL_PORT)
     return f"{places[0][0]}:{places[0][1]}" if places else None
+
+
+def _is_on_our_network(process: int | str) -> bool:
+    """Return whether a process is in gdbheap's own network namespace; False if the kernel does not show it."""
+    with suppress(OSError):
+        return os.readlink(f"{PROC}/{process}/ns/net") == os.readlink(f"{PROC}/self/ns/net")
+    return False
 
 
 def title(name: str, named: bool) -> str:
