@@ -298,3 +298,15 @@ def test_lists_of_mappings_that_were_cut(rng: random.Random) -> None:
     files["/proc/7/maps"] = lambda limit: (few * (limit // len(few) + 1))[:limit]
     with pytest.raises(GdbheapError, match="too many mappings"):
         process._read_mappings()
+
+
+def test_lists_of_mappings_that_overlap(rng: random.Random) -> None:
+    """Check that a list in which mappings overlap is refused in one line."""
+    starts = sorted(rng.sample(range(1, 1 << 20), 20))
+    rows = [f"{start << 12:x}-{start + 1 << 12:x} rw-p 0 00:00 0 \nRss: 4 kB\n" for start in starts]
+    rows.insert(rng.randrange(20), f"0-{rng.choice(starts[1:]) << 12:x} rw-p 0 00:00 0 [stack]\nRss: 4 kB\n")
+    process = RemoteProcess.__new__(RemoteProcess)
+    process.pid = 7
+    process._files = lambda path, limit: "".join(rows).encode()
+    with pytest.raises(GdbheapError, match="of process 7 is wrong: some overlap$"):
+        process._read_mappings()

@@ -94,6 +94,9 @@ class RemoteProcess(Target):
             self.rss = self._read_rss()
         except OSError:
             self.mappings = parse_maps(lines)
+        by_start = sorted(self.mappings, key=lambda mapping: mapping.start)
+        if any(before.end > after.start for before, after in zip(by_start, by_start[1:])):
+            raise GdbheapError(f"the server's list of the mappings of process {self.pid} is wrong: some overlap")
         if not len(self.mappings):
             raise GdbheapError(f"the server does not let gdbheap read /proc/{self.pid}/maps: run gdbheap on the server")
 
