@@ -9,7 +9,8 @@ import subprocess
 from pathlib import Path
 
 import pytest
-from support.programs import gdbheap, tracer
+from support.programs import ask, gdbheap, tracer
+from support.watches import swelling, traced
 
 PR_SET_NO_NEW_PRIVS, PR_SET_SECCOMP, SECCOMP_MODE_FILTER = 38, 22, 2
 SYS_PTRACE = {"x86_64": 101, "aarch64": 117}
@@ -53,4 +54,12 @@ def test_a_filter_is_noticed(tmp_path: Path) -> None:
         done = gdbheap("doctor", pid)
         assert done.returncode == 0 and f"gdbheap can read process {pid}" in done.stdout
         assert tracer(process.pid) == 0 and Path(f"/proc/{pid}/stat").read_text().rpartition(") ")[2][0] == "S"
+        process.kill()
+
+
+def test_a_tracer_is_noticed() -> None:
+    """Check that attaching is not said to work if another program traces the process."""
+    with swelling(1, 1) as process, traced(process.pid) as holder:
+        rows = {row["id"]: row for row in ask("doctor", str(process.pid), status=3)["rows"]}
+        assert rows["attach"]["state"] != "ok" and f"process {holder.pid} traces it" in rows["attach"]["detail"]
         process.kill()

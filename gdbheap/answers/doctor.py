@@ -7,6 +7,7 @@ also attaches to the process for a moment, which does not stop the process.
 
 from __future__ import annotations
 
+import errno
 import os
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal
@@ -89,6 +90,8 @@ def doctor(process: Named | None) -> Doctor:
     found, barred = _in_the_way(folder, checks), None
     if found is None and (barred := attach_error(folder)) is not None:
         found = refusal.explain(folder, barred)
+    elif tracer := refusal.other_tracer(folder):
+        barred = PermissionError(errno.EPERM, f"process {tracer} traces it already")
     rows = [*checks, *_general(facts, barred)]
     if found is None:
         return Doctor(pid, where, rows, None, None)
