@@ -488,3 +488,17 @@ def test_foreign_files(text: str, tmp_path: Path) -> None:
     path.write_text(text)
     with pytest.raises(UsageError, match=r"is not a gdbheap recording|newer gdbheap"):
         read(str(path))
+
+
+@pytest.mark.parametrize("name", ["notes.csv", "notes.jsonl"])
+def test_another_file_stays(name: str, rng: random.Random, tmp_path: Path) -> None:
+    """Check that a recording replaces no file that is not one, unless it is told to; an empty file is no loss."""
+    path, text = tmp_path / name, rng.choice(["a;b;c\n1;2;3\n", "x", "\n", "{}\n{}\n", "time,offset\n", "\0\1"])
+    path.write_text(text)
+    words = ("record", str(os.getpid()), "-o", str(path), "--duration=10ms", "--every=10ms")
+    done = gdbheap(*words)
+    assert done.returncode == 2 and done.stderr.endswith("is not a recording: give another file, or --replace\n")
+    assert path.read_text() == text
+    assert gdbheap(*words, "--replace").returncode == 0 and len(read(str(path)).samples) > 0
+    path.write_text("")
+    assert gdbheap(*words).returncode == 0 and len(read(str(path)).samples) > 0

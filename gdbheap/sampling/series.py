@@ -77,7 +77,7 @@ class SeriesFile:
     """A file to which rows are appended. Other processes can read it meanwhile; only one gdbheap writes it.
 
     An older recording is continued: another header is appended, after an incomplete last row is removed. If ``replace``
-    is true, or the file is not a recording, a new file replaces it once the header is written.
+    is true, or the file is empty, a new file replaces it once the header is written.
 
     ``began``: when the file's first row was written, in seconds since 1970.
     ``base``: the offset of the file's beginning within the recording, in seconds. It is subtracted from the offset of
@@ -194,9 +194,10 @@ class SeriesFile:
 
 
 def _older(path: str, form: str) -> Series | None:
-    """Return the header of a recording in this format that can be continued; None if the file is not a recording.
+    """Return the header of a recording in this format that can be continued; None if there is no file, or an empty
+    one.
 
-    Raises UsageError for a recording that cannot be continued, such as one of another version: it must not be lost.
+    Raises UsageError for any other file: neither a recording of another version nor another file must be lost.
     """
     first = second = b""
     with suppress(OSError, ValueError, UsageError), open_regular(path) as stream:
@@ -205,11 +206,14 @@ def _older(path: str, form: str) -> Series | None:
         found = next(_documents(path, _Lines(path, stream)), None)
         if first.startswith(b"{") == (form == JSONL):
             return _header(path, found)
-    if second and first.startswith((HEADING.encode(), BEGINNING)):
-        raise UsageError(
-            f"{one_line(path)} is a recording that cannot be continued (another version or format, or damaged): "
-            "give another file, or --replace"
-        )
+    if first.startswith((HEADING.encode(), BEGINNING)):
+        if second:
+            raise UsageError(
+                f"{one_line(path)} is a recording that cannot be continued (another version or format, or damaged): "
+                "give another file, or --replace"
+            )
+    elif first:
+        raise UsageError(f"{one_line(path)} is not a recording: give another file, or --replace")
     return None
 
 
