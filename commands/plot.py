@@ -13,7 +13,7 @@ from gdbheap.files import check_writable, write_bytes
 from gdbheap.report.formats.plot import FORMS, picture
 from gdbheap.report.formats.plot_page import page
 from gdbheap.report.words.plot import notes_of, render
-from gdbheap.sampling.curves import Plotted, curves_of, extents_of, largest
+from gdbheap.sampling.curves import Plotted, curves_of, extents_of, joined, largest
 from gdbheap.sampling.series import read
 
 __all__ = ["COMMAND"]
@@ -32,7 +32,7 @@ def _answer(files: tuple[str, ...], options: Options) -> Plotted:
         raise UsageError("gdbheap plot: say where to write: -o FILE.svg, -o FILE.png or -o FILE.html")
     check_writable(options.file)
     series = {file: read(file) for file in files}
-    processes = [process for file, found in series.items() for process in curves_of(found, file) if process.curves]
+    processes = joined([one for file, found in series.items() for one in curves_of(found, file) if one.curves])
     if not processes:
         raise UsageError(f"gdbheap plot: {one_line(files[0])} has no samples")
     drawn = largest(processes)
@@ -58,7 +58,8 @@ COMMAND = Command(
     details="""One curve shows the memory that malloc got from the kernel, another one the part in use. Two more curves
     show Python's arenas, and the part of them in use. The gap between two curves of a pair is memory that the program
     freed. Marks show when a snapshot was written, when the process ran another program (exec), and when it ended. An
-    HTML page also has a table of the first, last and highest values. The page needs no network and no script.""",
+    HTML page also has a table of the first, last and highest values. The page needs no network and no script. If
+    several files have parts of one recording (`record --rotate`), give them all: each process has one panel.""",
     needs=FILES,
     options=Options,
     answer=_answer,

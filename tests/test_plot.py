@@ -25,7 +25,7 @@ from support.programs import GDBHEAP, PATIENCE, c_program, gdbheap, running, sta
 from gdbheap.errors import Unsupported, UsageError
 from gdbheap.report.formats import plot
 from gdbheap.report.words.record import duration_text
-from gdbheap.sampling.curves import Curve, curves_of
+from gdbheap.sampling.curves import Curve, curves_of, joined
 from gdbheap.sampling.sample import ArenaSample, ClassSample, MallocSample, PoolsSample, Sample, Series, SeriesEvent
 from gdbheap.sampling.sampled_process import SampledProcess, SampleTime
 from gdbheap.sampling.series import SeriesFile, read
@@ -153,6 +153,33 @@ def test_without_matplotlib(rng: random.Random, tmp_path: Path, monkeypatch: pyt
     monkeypatch.setattr(builtins, "__import__", without)
     with pytest.raises(Unsupported, match=r"pip install 'gdbheap\[plot\]'"):
         plot.picture(curves_of(read(str(tmp_path / "a.csv")), "a.csv"), "svg")
+
+
+def test_parts_of_a_recording(rng: random.Random) -> None:
+    """Check that the curves of one process in several files are one curve, whatever their order, and that an id in
+    another boot, or of a later start, is another process."""
+
+    def part(begin: float, count: int, boot: str = "boot", start: int = 7) -> Series:
+        found = Series(begin, "1", 1.0)
+        found.events.append(
+            SeriesEvent(begin, 0.0, "start", 5, target={"exe": "/x", "boot_id": boot, "start_time": start})
+        )
+        for second in range(count):
+            found.samples.append(Sample(5, begin + second, float(second), int(begin + second)))
+        return found
+
+    counts = [rng.randrange(1, 9) for _ in range(4)]
+    begins = [START + sum(counts[:number]) for number in range(4)]
+    parts = [(f"{number}.csv", part(begin, count)) for number, (begin, count) in enumerate(zip(begins, counts))]
+    # An uncompressed file may still be there beside the compressed one.
+    rng.shuffle(parts := [*parts, ("1.csv.gz", parts[1][1])])
+    others = [("a.csv", part(START, 3, boot="other")), ("b.csv", part(START, 2, start=8))]
+    rest = [one for file, series in others for one in curves_of(series, file)]
+    found = joined([one for file, series in parts for one in curves_of(series, file)] + rest)
+    curve = found[0].curves["rss"]
+    assert curve.times == [START + second for second in range(sum(counts))]
+    assert curve.values == [int(time) for time in curve.times] and found[0].file == "0.csv"
+    assert found[1:] == rest
 
 
 def test_plot_refuses(rng: random.Random, tmp_path: Path) -> None:

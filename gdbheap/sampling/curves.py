@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import field
+from dataclasses import field, replace
 from typing import Callable
 
 from gdbheap.dataclass import dataclass
 from gdbheap.sampling.sample import Sample, Series, SeriesEvent
 
-__all__ = ["Curve", "CurveRange", "Plotted", "ProcessCurves", "curves_of", "extents_of", "largest"]
+__all__ = ["Curve", "CurveRange", "Plotted", "ProcessCurves", "curves_of", "extents_of", "joined", "largest"]
 
 MAX_PANELS = 12
 SHOWN = ("snapshot", "exec", "failed", "end")
@@ -48,8 +48,9 @@ class Curve:
 
 @dataclass(frozen=True)
 class ProcessCurves:
-    """The curves and events of one process in one file. ``program``: its name, as in ps and top, "" if
-    unknown; ``curves``: the curves that have values, by name."""
+    """The curves and events of one process in one file, or in several files (``joined``). ``program``: its name, as in
+    ps and top, "" if unknown; ``curves``: the curves that have values, by name; ``identity``: its machine's boot, its
+    id and its start, None if unknown."""
 
     file: str
     pid: int
@@ -57,6 +58,12 @@ class ProcessCurves:
     program: str
     curves: dict[str, Curve]
     events: list[SeriesEvent]
+    identity: tuple[str, int, int] | None = None
+
+    @property
+    def began(self) -> float:
+        """The time of the first value, in seconds since 1970."""
+        return min((curve.times[0] for curve in self.curves.values()), default=0.0)
 
     @property
     def peak(self) -> int:
@@ -112,13 +119,41 @@ def curves_of(series: Series, file: str) -> list[ProcessCurves]:
     return [_process(file, pid, curves, events.get(pid, [])) for pid, curves in found.items()]
 
 
+def joined(processes: Sequence[ProcessCurves]) -> list[ProcessCurves]:
+    """Return the processes with the curves of each process as one, even if several files have parts of them: the files
+    of a recording that began new files, in any order. The earliest file counts as the file of the process."""
+    parts: dict[object, list[ProcessCurves]] = {}
+    for number, process in enumerate(processes):
+        parts.setdefault(process.identity or number, []).append(process)
+    return [_joined(some) if len(some) > 1 else some[0] for some in parts.values()]
+
+
+def _joined(parts: list[ProcessCurves]) -> ProcessCurves:
+    parts = sorted(parts, key=lambda part: part.began)
+    curves = {}
+    for name in FIGURES:
+        # A file and its compressed copy have the same values.
+        values = {
+            time: value for part in parts if name in part.curves
+            for time, value in zip(part.curves[name].times, part.curves[name].values)
+        }  # fmt: skip
+        if values:
+            curves[name] = Curve(name, sorted(values), [values[time] for time in sorted(values)])
+    events = {(event.kind, event.time): event for part in parts for event in part.events}
+    last = parts[-1]
+    return replace(last, file=parts[0].file, curves=curves, events=[*events.values()])
+
+
 def _process(file: str, pid: int, curves: dict[str, Curve], events: list[SeriesEvent]) -> ProcessCurves:
     exes = [event.target.get("exe") for event in events if event.target]
     exe = exes[-1] if exes else None
     # A recording of an older version has no names. The last name counts, as after an exec.
     names = [event.program for event in events if event.program is not None]
     program = names[-1] if names else (exe or "").rsplit("/", 1)[-1]
-    return ProcessCurves(file, pid, exe, program, curves, [e for e in events if e.kind in SHOWN])
+    starts = [(event.target.get("boot_id"), event.target.get("start_time")) for event in events if event.target]
+    boot, start = starts[-1] if starts else (None, None)
+    identity = None if boot is None or start is None else (boot, pid, start)
+    return ProcessCurves(file, pid, exe, program, curves, [e for e in events if e.kind in SHOWN], identity)
 
 
 def extents_of(process: ProcessCurves) -> Iterator[CurveRange]:
