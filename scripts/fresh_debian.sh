@@ -45,6 +45,9 @@ prepare() {
     mount_into "$folder"
     add_packages "$folder" git make
     git clone -q . "$folder/srv/gdbheap"
+    # The checkout may change while the commands run.
+    COMMIT=$(git -C "$folder/srv/gdbheap" rev-parse --short=12 HEAD)
+    export COMMIT
     [ ${#as[@]} = 0 ] || add_user
 }
 

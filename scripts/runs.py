@@ -1,11 +1,13 @@
 """Store the result of a long run in docs/runs.md: a row with its date and commit. A later run replaces the row.
 
-Usage: runs.py RUN RESULT
+Usage: [COMMIT=...] runs.py RUN RESULT
+COMMIT names the commit that ran, if it is not the state of this checkout.
 """
 
 from __future__ import annotations
 
 import datetime
+import os
 import re
 import subprocess
 import sys
@@ -46,7 +48,7 @@ def main() -> None:
     run, result = (" ".join(text.replace("|", "/").split()) for text in sys.argv[1:])
     today = datetime.datetime.now(datetime.timezone.utc).date().isoformat()
     old = PAGE.read_text(encoding="utf-8") if PAGE.exists() else ""
-    PAGE.write_text(page(old, (run, today, commit(), result)), encoding="utf-8")
+    PAGE.write_text(page(old, (run, today, os.environ.get("COMMIT") or commit(), result)), encoding="utf-8")
 
 
 if __name__ == "__main__":
