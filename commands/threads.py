@@ -35,12 +35,13 @@ COMMAND = Command(
     text="""Each variable has two figures: the bytes of its object including buffers, and the bytes that would be freed
     without the variable (retained). Threads at the same lines are shown once, with the number of these threads.""",
     example="heap threads --values",
-    details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a list's
-    items, a dict's keys. Objects to which these blocks refer do not count. The line of a frame shows the bytes that its
-    variables retain together. A thread retains the memory that would be freed if none of its frames held anything.
-    The text does not show every frame of a stack of more than 100 frames. It shows the 50 innermost, the 20
-    outermost, and 10 others that retain the most. Threads at the same lines of the same functions share one paragraph, with the variables of the first thread;
-    `--json` lists each thread. `--c-frames` also works for programs without Python.""",
+    details="""The innermost frame comes first. An object's bytes are its block and the buffers that it owns: a
+    list's items, a dict's keys. Objects to which these blocks refer do not count. The line of a frame shows the
+    bytes that its variables retain together. A thread retains the memory that would be freed if none of its frames
+    held anything. The text does not show every frame of a stack of more than 100 frames. It shows the 50 innermost,
+    the 20 outermost, and 10 others that retain the most. Threads at the same lines of the same functions share one
+    paragraph, with the variables of the first thread; `--json` lists each thread. `--c-frames` also works for
+    programs without Python.""",
     needs=TARGET,
     options=Options,
     answer=_answer,

@@ -43,12 +43,7 @@ def _count(text: str) -> int:
 
 @dataclass
 class Options(Several):
-    """The options of ``gdbheap top``: the seconds between two tables, and how many tables to show.
-
-    ``count``: None for no limit. ``is_shown``: whether the last table was already printed.
-    """
-
-    is_shown = False
+    """The options of ``gdbheap top``: the seconds between two tables, and how many tables to show (None: no limit)."""
 
     every: float = valued("--every", "TIME", "refresh the table every TIME [default: 2s]", EVERY, some_time)
     count: int | None = valued("--count", "N", "end after N tables [default: never, with --json 1]", None, _count)
@@ -88,7 +83,7 @@ def _last(
             show(table)
             if wait():
                 break
-            table, options.is_shown, left = standings.take(), False, left - 1
+            table, options.is_printed, left = standings.take(), False, left - 1
     return table
 
 
@@ -103,12 +98,11 @@ def _text(table: CurrentTable, options: Options, on_screen: bool = False) -> str
 def _print(table: CurrentTable, options: Options) -> None:
     sys.stdout.write(terminal_text(f"{_text(table, options)}\n\n", sys.stdout.encoding))
     sys.stdout.flush()
-    options.is_shown = True
+    options.is_printed = True
 
 
 def _render(shown: Shown[CurrentTable, Options]) -> str:
-    """Return the text of the last table; "" if it was already printed."""
-    return "" if shown.options.is_shown else render(shown.answer, shown.left_out, shown.style)
+    return render(shown.answer, shown.left_out, shown.style)
 
 
 COMMAND = Command(

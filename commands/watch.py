@@ -28,7 +28,7 @@ from gdbheap.commands.surface.options import (
 from gdbheap.commands.surface.progress import tell, tell_folder
 from gdbheap.commands.surface.session import TargetInfo
 from gdbheap.dataclass import dataclass
-from gdbheap.errors import GdbheapError, UsageError, one_line
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, UsageError, one_line
 from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import counted, parse_duration, parse_size
@@ -143,7 +143,7 @@ class Options(Several, Writing):
         parse_duration,
     )
     output: str = valued("--output", "FOLDER", "write files into FOLDER [default: current folder]", "", str)
-    keep: int | None = valued("--keep", "N", "keep the files of N actions [default: all]", None, _positive)
+    keep: int | None = valued("--keep", "N", "keep the files of N actions in FOLDER [default: all]", None, _positive)
     no_snapshot: bool = switch("--no-snapshot", "take no snapshot")
     blocks: bool = switch("--blocks", "keep a list of all blocks in the snapshot")
     heap: bool = switch("--heap", "save the answer of 'heap --json', too")
@@ -191,10 +191,6 @@ class _Watch:
             options.output or ".", not options.no_snapshot, options.blocks, options.heap, options.core, options.run,
             options.run_limit, options.max_stop or None, _heap_document, options.mode, options.keep,
         )  # fmt: skip
-        if options.acts:
-            check(self.actions)
-            if not options.output:
-                tell_folder()
         self.bounds = Bounds(options.count or None, options.again)
         wanted = WatchRequest(
             options.rss, options.grows, options.at_oom, options.mark, options.within, options.on_memory_error,
@@ -203,6 +199,10 @@ class _Watch:
         leaving = EndingChildren()
         self.reader = _heap_reader(options, leaving)
         self.queue = ActionQueue(self.actions, leaving)
+        if options.acts:
+            check(self.actions)
+            if not options.output and self.queue.saves:
+                tell_folder()
         until = math.inf if options.duration is None else time.monotonic() + options.duration
         self.watcher = Watcher(programs, wanted, _group(options), self.reader, self.queue, until)
         self.lines = _Lines()
@@ -232,8 +232,10 @@ class _Watch:
                 self._tell_event(watch_event)
             self._tell_many()
             end = WatchMessage("end", time.time(), acted=self.acted, failed=self.failed, why_ended=why)
-            if why and not self.options.json:
+            if why:
+                # The reader of the last line may be stuck, too.
                 self._tell(end)
+                self.options.is_printed = True
             if self._output is not None:
                 self._output.end()
             if self.server is not None:
@@ -356,17 +358,21 @@ class _Watch:
         one = self.watcher.watched.get(pid)
         if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
             one.errors.go_on()
-        if done.is_too_late or (done.is_nothing and done.was_traced):
+        if done.is_to_repeat:
             self.bounds.give_back(pid, time.monotonic(), request.user)
         else:
             self.bounds.has_acted(pid)
             self.acted += 1
         # A process that ended before it was read is not a failure.
         self.failed += bool(done.errors) and not done.is_too_late
-        self.reader.held(pid, done.held)
+        held = done.held
+        if request.cause.kind == MEMORY_ERROR:
+            # The thread stood until now, or until the limit released it.
+            held = min(time.time() - request.time, self.options.max_stop or LONGEST_STAND)
+        self.reader.held(pid, held)
         return WatchMessage(
             "acted", time.time(), pid, watch_event.name, request.cause, watch_event.group, done.files, done.errors,
-            done.held, done.partial, done.run, stack=_named(request.stack), too_late=done.is_too_late,
+            held, done.partial, done.run, stack=_named(request.stack), too_late=done.is_too_late,
         )  # fmt: skip
 
     def _users(self) -> set[int | None]:
@@ -616,12 +622,23 @@ def _check(programs: Programs, options: Options) -> None:
 
 def _check_process(folder: ProcessFolder) -> None:
     """Check that gdbheap can attach to a process and read its memory. Raises NoTarget if the process does not exist,
-    and NotPermitted if gdbheap may not read it."""
+    and NotPermitted if gdbheap may not read it. Obstacles that do not prevent a watch are only named: another tracer,
+    and a first thread that has ended."""
     from gdbheap.refusals import refusal
     from gdbheap.refusals.attaching import check_attaching
     from gdbheap.targets.stopping import patiently, when_untraced
 
-    when_untraced(folder, lambda: refusal.check(folder))
+    try:
+        when_untraced(folder, lambda: refusal.check(folder))
+    except GdbheapError as error:
+        if isinstance(error, NoTarget) and folder.living() is not None:
+            tell(f"the first thread of process {folder} has ended, so its memory cannot be read", anyway=True)
+        elif isinstance(error, NotPermitted) and refusal.other_tracer(folder):
+            refusal.check(folder, may_be_traced=True)
+            tell(f"another program traces process {folder}: while it does, the watch cannot read it", anyway=True)
+        else:
+            raise
+        return
     try:
         folder.check_memory()
         patiently(folder, lambda: check_attaching(folder))
@@ -630,8 +647,7 @@ def _check_process(folder: ProcessFolder) -> None:
 
 
 def _render(shown: Shown[WatchMessage, Options]) -> str:
-    """Return "": the watch has printed all its lines, the last one included."""
-    return ""
+    return event_text(shown.answer, shown.style)
 
 
 COMMAND = Command(

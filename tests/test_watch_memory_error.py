@@ -88,7 +88,7 @@ def test_no_python(tmp_path: Path) -> None:
                 stderr=subprocess.PIPE, text=True,
             )  # fmt: skip
             assert watch.stderr is not None
-            told = watch.stderr.readline() + watch.stderr.readline()
+            told = "".join(watch.stderr.readline() for _ in range(3))
             watch.send_signal(signal.SIGINT)
             watch.communicate(timeout=PATIENCE)
             assert "cannot notice its MemoryErrors" in told and watch.returncode == 1

@@ -361,7 +361,7 @@ def test_lines_are_few(rng: random.Random) -> None:
     assert printed <= watch.LINES + 3600 / watch.LINE_SECONDS + 1
     assert counted + lines.began + lines.ended == 3600 * 100
     assert lines.allow(WatchMessage("ended", 0.0, 7, oom=True), now + 3600)
-    assert f"{lines.began:,} more processes began and 1 ended" in counts_text(0.0, lines.began, 1)
+    assert f"{lines.began:,} more processes began; 1 more process ended" in counts_text(0.0, lines.began, 1)
 
 
 def test_a_read_that_fails_because_the_process_ended(monkeypatch: pytest.MonkeyPatch) -> None:

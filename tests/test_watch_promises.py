@@ -6,22 +6,30 @@ import contextlib
 import os
 import random
 import re
+import select
+import signal
+import subprocess
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support.control_groups import limited_group
-from support.watches import swelling
+from support.programs import GDBHEAP, PATIENCE
+from support.watches import go, swelling, traced, watching
 
+from gdbheap.errors import NotPermitted
+from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder
+from gdbheap.refusals import refusal
 from gdbheap.report.text.style import Style
 from gdbheap.report.words.watch import WatchConditions, started_text
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.watching import watcher
-from gdbheap.watching.actions import Actions, Done, _settle
+from gdbheap.watching.actions import Actions, Done, Request, _settle, save
 from gdbheap.watching.group_kills import GroupKills
 from gdbheap.watching.old_files import remove_oldest_actions
-from gdbheap.watching.triggers import Grows
+from gdbheap.watching.triggers import Cause, Grows
 from gdbheap.watching.wake_descriptors import Waker
 from gdbheap.watching.watcher import ONE_USER, Watcher, WatchRequest
 
@@ -146,4 +154,137 @@ def test_memory_errors_of_one_user(rng: random.Random, monkeypatch: pytest.Monke
         users[later.pid] = second
         now.append(later.pid)
         assert "unseen" not in {event.kind for event in watched._scan()} and started[-1] == later.pid
+        watched.end()
+
+
+def test_one_kill_of_a_group(tmp_path: Path, rng: random.Random) -> None:
+    """Check that a kill is told once if the group's size and its limit are both watched, that the killed process has
+    it as the cause, and that a SIGKILL a moment later has not."""
+    with limited_group(rng.randrange(64, 120) * MIB, rng) as group, swelling(1, 1) as bystander:
+        group.take_in(bystander.pid)
+        line = [f"--cgroup={group.folder}", "--rss=1T", "--at-oom", "--no-snapshot", "--run=true", "--count=all"]
+        with watching(*line, f"--output={tmp_path}") as watch, swelling(300 * MIB, 2 * group.limit) as process:
+            watch.event("began")
+            group.take_in(process.pid)
+            go(process)
+            assert process.wait(PATIENCE) == -signal.SIGKILL and group.kills == 1
+            events = [watch.next()]
+            while (events[-1]["event"], events[-1]["pid"]) != ("ended", process.pid):
+                events.append(watch.next())
+            bystander.kill()
+            while (events[-1]["event"], events[-1]["pid"]) != ("ended", bystander.pid):
+                events.append(watch.next())
+    assert [event["cgroup"] for event in events if event["event"] == "killed"] == [group.name]
+    ends = {event["pid"]: event["oom"] for event in events if event["event"] == "ended"}
+    assert ends == {process.pid: True, bystander.pid: False}
+
+
+@contextlib.contextmanager
+def small_disk(path: Path, room: int) -> Iterator[Path]:
+    """Yield a folder on a file system of its own, with so many bytes free."""
+    path.mkdir()
+    made = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1M", "tmpfs", path], capture_output=True, text=True)
+    if made.returncode:
+        pytest.skip(f"no file system can be mounted here: {made.stderr}")
+    try:
+        free = os.statvfs(path)
+        (path / "filling").write_bytes(bytes(max(0, free.f_bavail * free.f_frsize - room)))
+        yield path
+    finally:
+        subprocess.run(["umount", path], check=True)
+
+
+def test_a_full_disk_does_not_end_a_watch(tmp_path: Path) -> None:
+    """Check that an action for which the disk had no room is not counted, names the file that is missing, and is done
+    once there is room."""
+    with small_disk(tmp_path / "disk", 0) as disk, swelling(1 << 30, 1) as process:
+        with watching(str(process.pid), "--rss=1M", f"--output={disk}", "--again=1s") as watch:
+            first = watch.event("acted")
+            (reason,) = first["errors"]
+            assert first["files"] == {} and reason.endswith("cannot be written: No space left on device")
+            assert reason.startswith(f"{disk}/") and "/proc" not in reason
+            (disk / "filling").unlink()
+            while not (acted := watch.event("acted"))["files"]:
+                pass
+            assert acted["errors"] == [] and watch.event("end")["acted"] == 1
+
+
+def test_the_snapshot_comes_first(tmp_path: Path) -> None:
+    """Check that a snapshot is saved if the disk has no room for the answer of --heap."""
+    text = ""
+
+    def document(_heap: Heap) -> tuple[str, Any]:
+        return text, None
+
+    with swelling(1, 1) as process, small_disk(tmp_path / "disk", 64 << 10) as disk:
+        request = Request(ProcessFolder(process.pid), "app", Cause("rss", 2, 1))
+        wanted = Actions(str(disk), True, False, True, False, (), 1.0, None, document)
+        for length, kinds in ((1 << 20, ["snapshot"]), (2, ["heap", "snapshot"])):
+            text = "x" * length
+            done = save(wanted, request)
+            assert sorted(done.files) == kinds and bool(done.errors) == (len(kinds) == 1), done
+            assert done.had_no_room == bool(done.errors) and not done.is_to_repeat
+
+
+def test_a_reader_that_is_stuck_at_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that a watch ends although nothing reads its last document."""
+    ours, theirs = os.pipe()
+    os.set_blocking(theirs, False)
+    with contextlib.suppress(BlockingIOError):
+        while True:
+            os.write(theirs, bytes(select.PIPE_BUF))
+    os.set_blocking(theirs, True)
+    with swelling(1 << 30, 1) as process:
+        command = [str(GDBHEAP), "watch", str(process.pid), "--rss=1M", f"--output={tmp_path}", "--json"]
+        with subprocess.Popen(command, stdout=theirs) as watch:
+            os.close(theirs)
+            assert watch.wait(PATIENCE) in (0, 1) and len(list(tmp_path.iterdir())) == 1
+    os.close(ours)
+
+
+def test_a_traced_process_by_its_id(tmp_path: Path) -> None:
+    """Check that a watch of a process that another program traces begins, and acts once the other one is gone."""
+    with swelling(1 << 30, 1) as process, traced(process.pid) as holder:
+        with watching(str(process.pid), "--rss=1M", f"--output={tmp_path}", "--again=1s") as watch:
+            assert watch.event("acted")["files"] == {}
+            holder.kill()
+            while not (acted := watch.event("acted"))["files"]:
+                pass
+            assert acted["errors"] == [] and watch.event("end")["acted"] == 1
+            assert f"another program traces process {process.pid}: " in watch.rest()
+
+
+def test_memory_errors_after_a_tracer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Check that MemoryErrors are caught once the program that traced the process at first is gone."""
+    tracers, tries = [7], list[int]()
+
+    class Caught:
+        """Fails while another program traces the process."""
+
+        def __init__(self, folder: ProcessFolder, *_options: object) -> None:
+            tries.append(folder.pid)
+            if tracers[0]:
+                raise NotPermitted("traced")
+
+        def start(self) -> None:
+            """Begin."""
+
+        def waker(self) -> Waker:
+            """Return a waker that never fires."""
+            return Waker("none", os.eventfd(0), 0)
+
+        def end(self) -> list[str]:
+            """End without a warning."""
+            return []
+
+    monkeypatch.setattr(watcher, "MemoryErrors", Caught)
+    monkeypatch.setattr(refusal, "other_tracer", lambda _folder: tracers[0])
+    with swelling(1, 1) as process:
+        monkeypatch.setattr(Programs, "now", lambda _programs: [process.pid])
+        watched = Watcher(Programs(name=re.compile("x")), WatchRequest(memory_errors=True))
+        found = [[event.kind for event in watched._scan()] for _ in range(2)]
+        tracers[0] = 0
+        found += [[event.kind for event in watched._scan()] for _ in range(2)]
+        assert found == [["began", "unseen"], [], [], []]
+        assert len(tries) == 2
         watched.end()

@@ -9,7 +9,6 @@ import random
 import shutil
 import signal
 import subprocess
-import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,7 +17,7 @@ from pathlib import Path
 import pytest
 from support.busy import wait_for
 from support.programs import GDBHEAP, PATIENCE, build, interpreters, running, tracer
-from support.watches import go, grown, swelling, watching
+from support.watches import go, grown, swelling, traced, watching
 
 from gdbheap.commands.watch import _Lines
 from gdbheap.host.procfs import ProcessFolder
@@ -34,27 +33,6 @@ from gdbheap.watching.messages import WatchMessage
 from gdbheap.watching.triggers import RETRY_SECONDS, Bounds, Cause
 
 MIB = 1 << 20
-# Holds the process as a debugger does, while it runs on: PTRACE_SEIZE. The second word becomes the tracer's name.
-SEIZE = """
-import ctypes, sys
-libc = ctypes.CDLL(None, use_errno=True)
-libc.prctl(15, sys.argv[2].encode())
-assert libc.ptrace(0x4206, int(sys.argv[1]), None, None) == 0
-print("in", flush=True)
-input()
-"""
-
-
-@contextmanager
-def traced(pid: int, name: str = "tracer") -> Iterator[subprocess.Popen[str]]:
-    """Yield a program of that name, which traces the process until it reads a line."""
-    command = [sys.executable, "-c", SEIZE, str(pid), name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "in\n"
-        try:
-            yield holder
-        finally:
-            holder.kill()
 
 
 @contextmanager
@@ -175,9 +153,9 @@ def test_counted_lines() -> None:
     assert not lines.allow(gone, 0.0) and not lines.allow(WatchMessage("began", 0.0, 8), 0.0)
     assert not lines.is_count_due(30.0) and lines.is_count_due(61.0)
     assert counts_text(0, lines.began, lines.ended, lines.too_late).endswith(
-        "1 more process began and 0 ended; 1 process ended before the watch could act"
+        "1 more process began; 1 more process ended before the watch could act"
     )
-    assert counts_text(0, 0, 0, 2)[20:] == "2 processes ended before the watch could act"
+    assert counts_text(0, 0, 1, 2)[20:] == "1 more process ended; 2 more processes ended before the watch could act"
     assert not lines.is_count_due(61.0)
 
 

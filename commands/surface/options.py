@@ -185,6 +185,7 @@ class Common:
 
     ``top``: the most rows, None for all.
     ``has_top``: whether --top was typed.
+    ``is_printed``: whether the command has already printed its answer itself.
     ``sort``: a key of the command's ``sorts``, "" for the default order.
     The declaration of a command says whether it has --top and --sort (``top``, ``listed``, ``sorts``).
     """
@@ -205,7 +206,7 @@ class Common:
             "process stays stopped as long as gdb is attached.",
     )  # fmt: skip
 
-    has_top = False
+    has_top = is_printed = False
 
     def check(self) -> None:
         """Check the options before a process is stopped or a file is read. Raises UsageError if options exclude each

@@ -221,10 +221,12 @@ def order(key: Callable[[Any], Any]) -> Callable[[Any], tuple[int, Any]]:
 
 
 def present(answered: Result, style: Style) -> str:
-    """Return the text to print, without its last line break.
+    """Return the text to print, without its last line break; "" if the command has printed it.
 
     The text is a JSON document, or a tree for another program, or tables and sentences with the warnings below."""
     info, answer = answered.info, answered.answer
+    if answered.options.is_printed:
+        return ""
     if isinstance(answered.options, Pictured) and answered.options.printed:
         return answered.options.printed.rstrip("\n")
     if answered.options.json:

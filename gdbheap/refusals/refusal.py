@@ -174,7 +174,7 @@ def _no_memory(folder: ProcessFolder, status: dict[str, str], flags: int) -> str
     if status.get("State", "")[:1] not in ("Z", "X"):
         return None
     if _number(status.get("Threads")) > 1:
-        return f"the first thread of {process} has ended, so /proc no longer shows its memory: give a core of it"
+        return f"the first thread of {process} has ended, so gdbheap cannot read its memory: give a core of it"
     parent = _number(status.get("PPid"))
     who = f"{named(_process_name(parent) or '?')} (process {parent})"
     return f"{process} is a zombie: its memory is gone, and only {who} can reap it: give its core, if it left a core"

@@ -7,6 +7,7 @@ step that fails is reported in one line, and the next step is tried.
 
 from __future__ import annotations
 
+import errno
 import itertools
 import os
 import re
@@ -117,11 +118,12 @@ class Done:
 
     ``files``: the paths that were written, by kind ("snapshot", "heap", "core").
     ``errors``: one line for each failure.
-    ``held``: for how many seconds the process was stopped to read its heap, None if it was not stopped.
+    ``held``: for how many seconds the process was stopped, None if it was not stopped.
     ``partial``: whether data is missing in the files.
     ``run``: the command's exit status, negative for a signal, None if it did not run to its end.
     ``is_gone``: whether the process ended before it was read.
     ``was_traced``: whether another program traced the process, so that it could not be read.
+    ``had_no_room``: whether the disk was too full for a file.
     ``was_run``: whether the command was started, or should have been.
     """
 
@@ -132,6 +134,7 @@ class Done:
     run: int | None = None
     is_gone: bool = False
     was_traced: bool = False
+    had_no_room: bool = False
     was_run: bool = False
 
     @property
@@ -144,6 +147,11 @@ class Done:
         """Whether nothing was done, because the process ended before it was read."""
         return self.is_nothing and self.is_gone
 
+    @property
+    def is_to_repeat(self) -> bool:
+        """Whether nothing was done for a reason that may soon be gone: it does not count as an action."""
+        return self.is_nothing and (self.is_gone or self.was_traced or self.had_no_room)
+
     def add(self, other: Done) -> None:
         """Merge the result of later steps into this one."""
         self.files.update(other.files)
@@ -151,7 +159,7 @@ class Done:
         self.held = other.held if self.held is None else self.held
         self.partial, self.run = self.partial or other.partial, other.run
         self.is_gone, self.was_traced = self.is_gone or other.is_gone, self.was_traced or other.was_traced
-        self.was_run = self.was_run or other.was_run
+        self.had_no_room, self.was_run = self.had_no_room or other.had_no_room, self.was_run or other.was_run
 
 
 def check(actions: Actions) -> None:
@@ -280,25 +288,67 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
             # The files must not contain what is in the process's memory.
             heap.disclosure.contents = False
             holders = None
+            text, holders = _document(actions, heap, done) if actions.heap else ("", None)
             with working_folder(os.path.dirname(base)) as place:
-                if actions.heap:
-                    text, holders = actions.document(heap)
-                    path = os.path.join(place, "heap")
-                    write_text(path, f"{text}\n")
-                    _settle(path, base, "heap", actions, done)
-                if actions.snapshot:
-                    path = os.path.join(place, "snapshot")
-                    write(path, take(heap, None, actions.blocks, holders))
-                    _settle(path, base, "snapshot", actions, done)
+                file = _NewFile(place, base, actions, done)
+                try:
+                    if actions.snapshot:
+                        look = take(heap, None, actions.blocks, holders)
+                        file.write("snapshot", lambda path: write(path, look))
+                finally:
+                    if text:
+                        file.write("heap", lambda path: write_text(path, f"{text}\n"))
         done.held, done.partial = process.stopped_seconds, heap.partial
     except NoTarget as error:
         done.is_gone = not folder.is_running()
         done.errors.append(ENDED if done.is_gone else reason_of(error))
     except (Exception, KeyboardInterrupt) as error:
+        done.had_no_room = _is_no_room(error)
         # A thread that stands at a MemoryError is traced by the watch itself.
         done.was_traced = not standing and refusal.other_tracer(folder) != 0
         done.errors.append(reason_of(error))
     return vars(done)
+
+
+def _document(actions: Actions, heap: Heap, done: Done) -> tuple[str, MainHolders | None]:
+    """Return the text for --heap, and the holders for the snapshot. If they cannot be found, add the reason to ``done``
+    and return ("", None). Raises NoTarget."""
+    try:
+        return actions.document(heap)
+    except NoTarget:
+        raise
+    except Exception as error:
+        done.errors.append(reason_of(error))
+        return "", None
+
+
+@dataclass(frozen=True)
+class _NewFile:
+    """A new file of an action. It is written in the private folder ``place``, then moved to its final name.
+
+    ``base``: the final path without the ending.
+    """
+
+    place: str
+    base: str
+    actions: Actions
+    done: Done
+
+    def write(self, kind: str, write: Callable[[str], object]) -> None:
+        """Write the file with the function ``write``, and add the result, or the reason for a failure, to ``done``."""
+        source, path = os.path.join(self.place, kind), f"{self.base}{ENDINGS[kind]}"
+        try:
+            write(source)
+            _settle(source, self.base, kind, self.actions, self.done)
+        except (GdbheapError, OSError) as error:
+            self.done.errors.append(reason_of(error).replace(source, one_line(path)))
+            self.done.had_no_room = _is_no_room(error)
+
+
+def _is_no_room(error: BaseException) -> bool:
+    """Return whether an error says that the disk is full, or the user's part of it."""
+    causes = (error, error.__context__)
+    return any(isinstance(cause, OSError) and cause.errno in (errno.ENOSPC, errno.EDQUOT) for cause in causes)
 
 
 def _core(actions: Actions, process: ProcessFolder, base: str, done: Done) -> None:
@@ -310,15 +360,19 @@ def _core(actions: Actions, process: ProcessFolder, base: str, done: Done) -> No
         _check_room(find_contents(process), actions.folder)
         with working_folder(os.path.dirname(base)) as folder:
             beside = os.path.join(folder, "core")
-            reason = _written_by_gdb(process, beside, actions.max_stop, was_stopped)
+            reason = _written_by_gdb(process, beside, actions.max_stop, was_stopped, done)
             if reason is None:
                 check_whole(beside)
                 _settle(beside, base, "core", actions, done)
     except (GdbheapError, OSError) as error:
-        reason = one_line(error)
+        reason, done.had_no_room = one_line(error), isinstance(error, _NoRoom) or _is_no_room(error)
     if reason is not None:
         done.is_gone, done.was_traced = not process.is_running(), refusal.other_tracer(process) != 0
         done.errors.append(f"no core was written: {ENDED if done.is_gone else reason}")
+
+
+class _NoRoom(UsageError):
+    """The disk has too little space for a core."""
 
 
 def _check_room(contents: Contents, folder: str) -> Contents:
@@ -332,20 +386,25 @@ def _check_room(contents: Contents, folder: str) -> Contents:
         os.close(number)
     room = status.f_bavail * status.f_frsize
     if needed > room:
-        raise UsageError(f"the core may need {needed:,} bytes, but {one_line(folder)} has room for only {room:,} bytes")
+        raise _NoRoom(f"the core may need {needed:,} bytes, but {one_line(folder)} has room for only {room:,} bytes")
     return contents
 
 
-def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool) -> str | None:
-    """Have gdb write the core. Return None if gdb wrote it, otherwise the reason why it did not.
+def _written_by_gdb(
+    folder: ProcessFolder, path: str, seconds: float | None, was_stopped: bool, done: Done
+) -> str | None:
+    """Have gdb write the core. Return None if gdb wrote it, otherwise the reason why it did not. Add the time for which
+    gdb stopped the process to ``done``.
 
     After ``seconds`` gdb is ended, and the process that it stopped runs on, unless the process ``was_stopped`` before.
     Raises GdbheapError, OSError.
     """
     deadline = None if seconds is None else time.monotonic() + seconds
     gdb, contents, said = _started_gdb(folder, os.path.dirname(path)), None, ""
+    attached = time.monotonic()
     try:
         said = _is_attached(gdb, deadline)
+        attached = time.monotonic()
         if refusal.other_tracer(folder) == gdb.pid:
             # The process is stopped now, so its mappings no longer change.
             contents = _check_room(find_contents(folder), os.path.dirname(path))
@@ -357,6 +416,7 @@ def _written_by_gdb(folder: ProcessFolder, path: str, seconds: float | None, was
         # gdb and its process are stopped until the end of the block.
         with _uninterrupted():
             _end_gdb(gdb, folder, was_stopped)
+        done.held = (done.held or 0.0) + time.monotonic() - attached
         _close_pipes(gdb)
     if contents and os.path.exists(path) and gdb.returncode == 0:
         mark_absent(path, contents, said)

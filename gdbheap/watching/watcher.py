@@ -294,7 +294,8 @@ class Watcher:
                 # A process has ended, or the processes of a group have ended or moved to another group.
                 self._next_scan = 0.0
                 continue
-            if found.killed:
+            # With a condition on its size and one on its limit, a group is read for each of them.
+            if found.killed and not (key == THE_GROUP and self.wanted.has_limits):
                 yield WatchEvent("killed", group=polled.group)
             for cause in found.causes:
                 yield from self._due(key, polled, cause)
@@ -332,7 +333,8 @@ class Watcher:
             yield from self._forget(pid)
         self._renew_group()
         for one in list(self.watched.values()):
-            if _groups(one.folder) != one.groups:
+            # The kernel moves a process that is ending to the root group (version 1): its kill belongs to the old one.
+            if _groups(one.folder) != one.groups and one.size:
                 self._regroup(one)
             if one.are_errors_paused and not self._is_acting_on(one) and not refusal.other_tracer(one.folder):
                 yield from self._see_errors(one, one.memory)
@@ -441,7 +443,8 @@ class Watcher:
         except Exception as error:
             yield WatchEvent("unseen", one.pid, one.name, reason=reason_of(error))
             yield from _end_errors(one)
-            one.errors = None
+            # The next search tries again once no other program traces the process.
+            one.errors, one.are_errors_paused = None, refusal.other_tracer(one.folder) != 0
             return
         self._polled.add(_errors_key(one.pid), lambda: PolledMemory(memory, [MemoryErrorTrigger()], [errors.waker()]))
         one.polled.add(_errors_key(one.pid))

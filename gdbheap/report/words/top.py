@@ -76,7 +76,8 @@ def _row(row: Standing, has_swap: bool, style: Style) -> list[str]:
     no_python = not_read if row.system is None else "-"
     python = [no_python if size is None else style.size(size) for size in (row.pool_arenas, row.pool_used)]
     swap = [style.size(row.swapped)] if has_swap else []
-    sizes = [style.size(row.rss), _signed(row.growth, style), *swap, *malloc, *python]
+    growth = _signed(row.growth, style) if row.seconds else not_read
+    sizes = [style.size(row.rss), growth, *swap, *malloc, *python]
     return [str(row.pid), one_line(row.program, PROGRAM_WIDTH), *sizes]
 
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import own_line
-from gdbheap.report.text.numbers import count_text, counted, duration_text
+from gdbheap.report.text.numbers import counted, duration_text
 from gdbheap.report.text.style import Style
 from gdbheap.stack_frames import PYTHON, StackFrame
 from gdbheap.targets.started_command import KILLED, signal_name
@@ -79,10 +79,9 @@ def counts_text(moment: float, began: int, ended: int, too_late: int = 0) -> str
 
     ``too_late``: how many ended before the watch could act on them.
     """
-    parts = [f"{counted(began, 'more process', 'more processes')} began and {count_text(ended)} ended"]
-    if too_late:
-        parts.append(f"{counted(too_late, 'process', 'processes')} ended before the watch could act")
-    return f"{_local_time(moment)} {'; '.join(parts if began or ended else parts[1:])}"
+    counts = ((began, "began"), (ended, "ended"), (too_late, "ended before the watch could act"))
+    parts = [f"{counted(count, 'more process', 'more processes')} {what}" for count, what in counts if count]
+    return f"{_local_time(moment)} {'; '.join(parts)}"
 
 
 def _local_time(moment: float) -> str:
@@ -162,7 +161,7 @@ def _serving(event: WatchMessage, style: Style) -> str:
 def _end(event: WatchMessage, style: Style) -> str:
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not act"
-    failed = f"; a read or an action failed {counted(event.failed, 'time')}" if event.failed else ""
+    failed = f"; {counted(event.failed, 'step')} failed" if event.failed else ""
     return f"the watch has ended, because {ENDS[event.why_ended]}; it {done}{failed}"
 
 
@@ -195,6 +194,8 @@ def _innermost(event: WatchMessage) -> list[StackFrame]:
 def cause_text(cause: Cause, style: Style) -> str:
     """Return a text that says why the watch acted."""
     size, bound = style.bytes(cause.bytes), style.bytes(cause.bound)
+    if size == bound:
+        size, bound = f"{cause.bytes:,} B", f"{cause.bound:,} B"
     where = "its RSS is" if cause.cgroup is None else f"{_group(cause.cgroup)} needs"
     grown = "its RSS" if cause.cgroup is None else _group(cause.cgroup)
     limit = "" if cause.limit is None else f" of {style.bytes(cause.limit)}"
