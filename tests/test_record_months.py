@@ -51,12 +51,15 @@ def test_a_restart_continues(tmp_path: Path, rng: random.Random, name: str) -> N
     assert after.size == os.path.getsize(path)
 
 
-def test_what_is_no_recording_is_replaced(tmp_path: Path) -> None:
-    """Check that a file that is no recording is replaced, and so is a recording with ``replace``."""
+def test_what_is_no_recording_is_kept(tmp_path: Path) -> None:
+    """Check that a file that is no recording, or a recording, is replaced only with ``replace``."""
     path = tmp_path / "series.csv"
     path.write_text("something,else\n")
-    for is_replaced in (False, True):
-        file = SeriesFile(str(path), Series(START, "1", 1.0), replace=is_replaced)
+    with pytest.raises(UsageError, match="is not a recording: "):
+        SeriesFile(str(path), Series(START, "1", 1.0), replace=False)
+    assert path.read_text() == "something,else\n"
+    for _ in range(2):
+        file = SeriesFile(str(path), Series(START, "1", 1.0), replace=True)
         file.add(sample(0, 1))
         file.close()
         assert len(read(str(path)).samples) == 1

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from functools import partial
 from typing import Union
 
-from gdbheap.errors import GdbheapError, NoTarget, reason_of
+from gdbheap.errors import GdbheapError, NoTarget, NotPermitted, reason_of
 from gdbheap.host.usage import Usage
+from gdbheap.refusals import refusal
 from gdbheap.sampling.sample import Sample, SeriesEvent
 from gdbheap.sampling.sampled_process import Pacer, SampledProcess, SampleTime
 from gdbheap.targets.chosen_processes import Programs
@@ -77,7 +78,13 @@ class Sampler:
         sampled."""
         for pid in self._programs.pids:
             folder = self._programs.folder(pid)
-            self.watched[pid] = when_untraced(folder, partial(SampledProcess, folder, self._limit))
+            try:
+                self.watched[pid] = when_untraced(folder, partial(SampledProcess, folder, self._limit))
+            except NotPermitted:
+                if not refusal.other_tracer(folder):
+                    raise
+                # Only the kernel's figures can be sampled as long as another program traces the process.
+                self.watched[pid] = SampledProcess(folder, self._limit, may_be_traced=True)
 
     def take(self) -> Iterator[Row]:
         """Yield the rows of one round: a sample of each process, and the events since the last round."""

@@ -212,7 +212,8 @@ def _older(path: str, form: str) -> Series | None:
                 f"{one_line(path)} is a recording that cannot be continued (another version or format, or damaged): "
                 "give another file, or --replace"
             )
-    elif first:
+    elif not any(beginning.startswith(first) for beginning in (HEADING.encode(), BEGINNING)):
+        # A file that was cut in its first line has no samples.
         raise UsageError(f"{one_line(path)} is not a recording: give another file, or --replace")
     return None
 
