@@ -332,7 +332,7 @@ class _Watch:
             return
         standing = errors.standing() if errors is not None else []
         user = None if self.watcher.cgroup else one.user
-        if not self.bounds.allow(pid, time.monotonic(), user):
+        if not self.bounds.allow(pid, time.monotonic(), user, cause.is_urgent):
             if errors is not None:
                 errors.go_on()
             return
@@ -359,9 +359,9 @@ class _Watch:
         if one is not None and one.errors is not None and request.cause.kind == MEMORY_ERROR:
             one.errors.go_on()
         if done.is_to_repeat:
-            self.bounds.give_back(pid, time.monotonic(), request.user)
+            self.bounds.give_back(pid, time.monotonic(), request.user, request.cause.is_urgent)
         else:
-            self.bounds.has_acted(pid)
+            self.bounds.has_acted(pid, request.cause.is_urgent)
             self.acted += 1
         # A process that ended before it was read is not a failure.
         self.failed += bool(done.errors) and not done.is_too_late

@@ -79,7 +79,7 @@ def test_nothing_is_opened_by_a_name_of_the_target(tmp_path: Path) -> None:
     with ExitStack() as stack:
         writers = [stack.enter_context(writing(pipe)) for pipe in pipes]
         target = stack.enter_context(started([str(program), *names]))
-        actions._core(acting(folder), ProcessFolder(target.pid), str(folder / "the.core"), done)
+        actions._core(acting(folder), ProcessFolder(target.pid), str(folder / "the"), done)
         assert [writer.poll() for writer in writers] == [None] * len(pipes)
     assert done.errors == [] and list(done.files) == ["core"]
 
@@ -89,7 +89,7 @@ def test_memory_of_the_debugger_is_bounded(tmp_path: Path, monkeypatch: pytest.M
     script = f"grep 'Max address space' /proc/self/limits > {tmp_path}/limits"
     monkeypatch.setattr(actions, "GDB", ("sh", "-c", script))
     with started([str(build("misnamed"))]) as target:
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), actions.Done())
     soft = (tmp_path / "limits").read_text().split()[3]
     total = os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")
     assert soft.isdigit() and int(soft) <= max(total // 2, 512 << 20)
@@ -162,7 +162,7 @@ def test_who_is_stopped_meanwhile_stays_stopped(
 
     monkeypatch.setattr(actions, "_tell", stopping)
     with started([str(build("misnamed"))]) as target:
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), actions.Done())
         wait_for(lambda: state(target.pid) in "TS", "it does not come to rest")
         assert state(target.pid) == "T" and tracer(target.pid) == 0
 
@@ -173,7 +173,7 @@ def test_who_is_not_stopped_runs_on(end: Callable[..., str], tmp_path: Path, mon
     """Check that a process that no other program has stopped runs on, for each way in which gdb can end."""
     monkeypatch.setattr(actions, "_tell", end)
     with started([str(build("misnamed"))]) as target:
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), actions.Done())
         wait_for(lambda: state(target.pid) == "S", "it does not run on")
 
 
@@ -204,7 +204,7 @@ def test_no_memory_is_brought_into_the_process(tmp_path: Path, rng: random.Rando
         sparse, whole, untouched, space, own = (int(word, 16) for word in target.stdout.readline().split())
         before = status_of(target.pid, "RssShmem", "VmPTE")
         done = actions.Done()
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), done)
         shared, tables, resident = status_of(target.pid, "RssShmem", "VmPTE", "VmRSS")
         # Reading one of them would take a page of page tables for each 2 MiB.
         assert shared == before[0] and int(tables.split()[0]) < int(before[1].split()[0]) + 2 * mib
@@ -227,7 +227,7 @@ def test_a_disk_without_room_is_found_before_gdb_starts(tmp_path: Path, monkeypa
         full = os.statvfs_result((4096, 4096, 0, 0, needed // 4096 - 1, 0, 0, 0, 0, 255))
         monkeypatch.setattr(os, "statvfs", lambda path: full)
         done = actions.Done()
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), done)
     assert len(done.errors) == 1 and "has room for" in done.errors[0]
 
 
@@ -239,7 +239,7 @@ def test_page_tables_have_room(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
     # 8 bytes of page tables for each page of 4 KiB: more than half of the free memory.
     with started([str(build("reserving")), "64", str((4 << 10) // 8 * 5)]) as target:
         done = actions.Done()
-        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), done)
     assert len(done.errors) == 1 and "page tables" in done.errors[0]
 
 
@@ -249,7 +249,7 @@ def test_files_of_the_debugger_are_private(tmp_path: Path, monkeypatch: pytest.M
     before = os.umask(0)
     try:
         with started([str(build("misnamed"))]) as target:
-            actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), actions.Done())
+            actions._core(acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), actions.Done())
     finally:
         os.umask(before)
     assert int((tmp_path / "umask").read_text(), 8) == 0o077
@@ -270,7 +270,7 @@ def test_a_debugger_that_hears_nothing_is_killed(tmp_path: Path, monkeypatch: py
     monkeypatch.setattr(os, "killpg", killing)
     with started([str(build("misnamed"))]) as target:
         done = actions.Done()
-        actions._core(acting(tmp_path, 0.5), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+        actions._core(acting(tmp_path, 0.5), ProcessFolder(target.pid), str(tmp_path / "the"), done)
         assert sent[0] == signal.SIGKILL and signal.SIGTERM not in sent
         wait_for(lambda: state(target.pid) == "S" and tracer(target.pid) == 0, "it does not run on")
     assert len(done.errors) == 1 and "--max-stop" in done.errors[0]

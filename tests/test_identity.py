@@ -237,10 +237,10 @@ def test_no_core_is_written(target: Swapped, tmp_path: Path) -> None:
         pytest.skip("there is no gdb")
     folder, path, done = ProcessFolder(target.pid), tmp_path / "the.core", actions.Done()
     target.swap()
-    reason = actions._written_by_gdb(folder, str(path), 60.0, False)
+    reason = actions._written_by_gdb(folder, str(path), 60.0, False, done)
     assert reason is not None and ANOTHER in reason and not path.exists()
     # The same holds if the process ends between two checks.
-    actions._core(_acting(tmp_path), folder, str(path), done)
+    actions._core(_acting(tmp_path), folder, str(path.with_suffix("")), done)
     assert not done.files and len(done.errors) == 1 and not path.exists()
 
 
@@ -254,7 +254,7 @@ def test_core_of_the_right_one(target: Swapped, tmp_path: Path) -> None:
         pytest.skip("there is no gdb")
     target.swap()
     done = actions.Done()
-    actions._core(_acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the.core"), done)
+    actions._core(_acting(tmp_path), ProcessFolder(target.pid), str(tmp_path / "the"), done)
     assert not done.errors and (tmp_path / "the.core").stat().st_size > 1 << 20
 
 
@@ -286,7 +286,7 @@ def test_what_is_stopped_runs_on_however_watching_ends(tmp_path: Path, monkeypat
         lending = lambda: [tid for tid in folder.tasks() if folder.status(tid)["State"].startswith("D")]  # noqa: E731
         wait_for(lambda: bool(lending()), "nobody is in state D")
         with pytest.raises(KeyboardInterrupt):
-            actions._core(_acting(tmp_path), folder, str(tmp_path / "the.core"), actions.Done())
+            actions._core(_acting(tmp_path), folder, str(tmp_path / "the"), actions.Done())
         wait_for(lambda: not actions._is_stopped(folder), "it does not run on")
         # One thread cannot stop yet: it waits for its child.
         (lender,) = lending()
@@ -321,7 +321,7 @@ def test_who_has_the_number_runs_on(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with swapped(tmp_path) as target:
         folder = ProcessFolder(target.pid)
         with pytest.raises(KeyboardInterrupt):
-            actions._core(_acting(tmp_path), folder, str(tmp_path / "the.core"), actions.Done())
+            actions._core(_acting(tmp_path), folder, str(tmp_path / "the"), actions.Done())
         assert not folder.is_there()
         before = target.words()[0]
         wait_for(lambda: target.words()[0] > before + 1, "it does not run on")

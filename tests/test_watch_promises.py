@@ -9,6 +9,7 @@ import re
 import select
 import signal
 import subprocess
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -26,7 +27,7 @@ from gdbheap.report.text.style import Style
 from gdbheap.report.words.watch import WatchConditions, started_text
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.watching import watcher
-from gdbheap.watching.actions import Actions, Done, Request, _settle, save
+from gdbheap.watching.actions import NEAR_DEATH, Actions, Done, Request, _settle, save
 from gdbheap.watching.group_kills import GroupKills
 from gdbheap.watching.old_files import remove_oldest_actions
 from gdbheap.watching.triggers import Cause, Grows
@@ -177,6 +178,36 @@ def test_one_kill_of_a_group(tmp_path: Path, rng: random.Random) -> None:
     assert [event["cgroup"] for event in events if event["event"] == "killed"] == [group.name]
     ends = {event["pid"]: event["oom"] for event in events if event["event"] == "ended"}
     assert ends == {process.pid: True, bystander.pid: False}
+
+
+def test_a_kill_of_a_process_that_is_not_watched(rng: random.Random) -> None:
+    """Check that a SIGKILL has not the OOM killer as its cause if the process lived on after the kill of another one in
+    its group."""
+    with limited_group(rng.randrange(64, 120) * MIB, rng) as group, swelling(1, 1) as bystander:
+        group.take_in(bystander.pid)
+        with watching(str(bystander.pid), "--rss=1T") as watch, swelling(300 * MIB, 2 * group.limit) as process:
+            watch.event("began")
+            group.take_in(process.pid)
+            go(process)
+            assert process.wait(PATIENCE) == -signal.SIGKILL and group.kills == 1
+            # The watch searches once a second, and looks at the search after the kill who lives on.
+            time.sleep(4)
+            bystander.kill()
+            ended = watch.event("ended")
+    assert (ended["pid"], ended["exit_status"], ended["oom"]) == (bystander.pid, -signal.SIGKILL, False)
+
+
+def test_a_size_does_not_delay_what_is_urgent(tmp_path: Path, rng: random.Random) -> None:
+    """Check that a watch acts before the memory of a group runs out, although it has just acted because of a size."""
+    with limited_group(rng.randrange(96, 160) * MIB, rng) as group, swelling(30 * MIB, 2 * group.limit) as process:
+        group.take_in(process.pid)
+        line = [f"--cgroup={group.folder}", "--rss=20M", "--at-oom", "--count=2", f"--output={tmp_path}"]
+        with watching(*line) as watch:
+            watch.event("began")
+            go(process)
+            causes = [watch.event("acted")["cause"]["kind"] for _ in range(2)]
+        process.kill()
+    assert causes[0] == "rss" and causes[1] in NEAR_DEATH
 
 
 @contextlib.contextmanager

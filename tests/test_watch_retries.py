@@ -159,15 +159,16 @@ def test_counted_lines() -> None:
     assert not lines.is_count_due(61.0)
 
 
-def test_record_reads_a_process_once_its_tracer_is_gone(rng: random.Random, tmp_path: Path) -> None:
-    """Check that a process that is traced when it is found has samples of the kernel's figures at once, and those of
-    malloc later."""
+@pytest.mark.parametrize("is_named", [True, False])
+def test_record_reads_a_process_once_its_tracer_is_gone(is_named: bool, rng: random.Random, tmp_path: Path) -> None:
+    """Check that a process that is traced when it is found, by its name or its id, has samples of the kernel's figures
+    at once, and those of malloc later."""
     path = tmp_path / "a.csv"
     with (
         sleeping(tmp_path, rng) as (pid, name),
         traced(pid) as holder,
         subprocess.Popen(
-            [str(GDBHEAP), "record", name, "--every=50ms", "-o", str(path)],
+            [str(GDBHEAP), "record", name if is_named else str(pid), "--every=50ms", "-o", str(path)],
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE,
         ) as recorder,

@@ -168,6 +168,9 @@ def test_bounds() -> None:
     assert bounds.allow(1, 0) and not bounds.allow(1, 9.9) and bounds.allow(2, 9.9) and not bounds.is_used_up()
     assert bounds.allow(1, 10.0) and bounds.is_used_up()
     assert not bounds.allow(3, 100)
+    pauses = Bounds(None, 10.0)
+    assert pauses.allow(1, 0) and pauses.allow(1, 1, is_urgent=True)
+    assert not pauses.allow(1, 9.9) and pauses.allow(1, 10) and not pauses.allow(1, 10.9, is_urgent=True)
     forever = Bounds(None, 0.0)
     assert all(forever.allow(1, time) for time in range(1000)) and not forever.is_used_up()
 

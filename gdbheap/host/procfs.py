@@ -25,7 +25,7 @@ SUMS = ("Rss", "Swap", "Anonymous", "Pss_Anon", "AnonHugePages", "LazyFree")
 TEXT_LIMIT = 1 << 20
 TABLE_LIMIT = 1 << 30
 TASK_LIMIT = 100_000
-PF_KTHREAD = 0x00200000
+PF_EXITING, PF_KTHREAD = 0x00000004, 0x00200000
 # Fields of stat, counted from the state, which is the first one after the name (proc(5)).
 STATE, PARENT, FLAGS, MINOR_FAULTS, MAJOR_FAULTS, START, VIRTUAL, PAGES = 0, 1, 6, 7, 9, 19, 20, 21
 START_CODE, START_STACK, EXIT_CODE = 23, 25, 49

@@ -70,6 +70,11 @@ class Cause:
     limit: int | None = None
     cgroup: str | None = None
 
+    @property
+    def is_urgent(self) -> bool:
+        """Whether memory runs out: an action then does not wait because of an earlier one for a mere size."""
+        return self.kind not in ("rss", "grows")
+
 
 class Trigger(Protocol):
     """A condition to wait for. It may store the readings that it gets.
@@ -214,13 +219,14 @@ class Bounds:
 
     ``count``: the most actions on the processes of one user, None for no limit. Each user has this number, so that one
     user's processes cannot use up the actions of another user.
-    ``again``: the fewest seconds between two actions on the same process.
+    ``again``: the fewest seconds between two actions on the same process. Urgent causes (``Cause.is_urgent``) have
+    pauses of their own.
     """
 
     count: int | None = 1
     again: float = 600.0
-    _last: dict[int, float] = field(default_factory=dict)
-    _pauses: dict[int, float] = field(default_factory=dict)
+    _last: dict[tuple[int, bool], float] = field(default_factory=dict)
+    _pauses: dict[tuple[int, bool], float] = field(default_factory=dict)
     _by_user: dict[int | None, int] = field(default_factory=dict)
 
     def is_used_up(self, users: Iterable[int | None] = ()) -> bool:
@@ -232,34 +238,36 @@ class Bounds:
     def _is_left(self, user: int | None) -> bool:
         return self.count is None or self._by_user.get(user, 0) < self.count
 
-    def allow(self, pid: int, time: float, user: int | None = None) -> bool:
+    def allow(self, pid: int, time: float, user: int | None = None, is_urgent: bool = False) -> bool:
         """Return whether to act now on a process of this user; if so, add one to the user's number of actions. If
         ``user`` is None, the limit ``self.count`` applies to all processes together."""
-        last = self._last.get(pid)
+        last = self._last.get((pid, is_urgent))
         if not self._is_left(user) or (last is not None and time - last < self.again):
             return False
-        self._last[pid] = time
+        self._last[pid, is_urgent] = time
         self._by_user[user] = self._by_user.get(user, 0) + 1
         return True
 
-    def give_back(self, pid: int, time: float, user: int | None = None) -> None:
+    def give_back(self, pid: int, time: float, user: int | None = None, is_urgent: bool = False) -> None:
         """Do not count an action that could do nothing, and allow another one on the process after a pause. The pause
         doubles each time, from RETRY_SECONDS up to ``self.again``.
         """
         self._by_user[user] -= 1
-        if pid in self._last:
-            pause = min(self._pauses.get(pid, RETRY_SECONDS), self.again)
-            self._last[pid] = time + pause - self.again
-            self._pauses[pid] = 2 * pause
+        key = pid, is_urgent
+        if key in self._last:
+            pause = min(self._pauses.get(key, RETRY_SECONDS), self.again)
+            self._last[key] = time + pause - self.again
+            self._pauses[key] = 2 * pause
 
-    def has_acted(self, pid: int) -> None:
+    def has_acted(self, pid: int, is_urgent: bool = False) -> None:
         """Begin with the first pause again if a later action on the process can do nothing."""
-        self._pauses.pop(pid, None)
+        self._pauses.pop((pid, is_urgent), None)
 
     def forget(self, pid: int) -> None:
         """Forget a process that has ended, because its id may be reused."""
-        self._last.pop(pid, None)
-        self._pauses.pop(pid, None)
+        for key in ((pid, False), (pid, True)):
+            self._last.pop(key, None)
+            self._pauses.pop(key, None)
 
 
 def _time_to(bound: int, size: int) -> float:

@@ -17,7 +17,7 @@ from typing import NamedTuple
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, one_line, reason_of
 from gdbheap.host.exit_status import exit_status, oom_kills
-from gdbheap.host.procfs import ProcessFolder
+from gdbheap.host.procfs import PF_EXITING, ProcessFolder
 from gdbheap.refusals import refusal
 from gdbheap.refusals.attaching import attach_error
 from gdbheap.targets.chosen_processes import Programs
@@ -127,6 +127,15 @@ class WatchEvent:
     done: Done | None = None
 
 
+@dataclass
+class OomKill:
+    """A process that the OOM killer killed. ``time``: when the watch noticed it; ``spared``: the watched processes that
+    lived on a moment later, None if that is not known yet."""
+
+    time: float
+    spared: frozenset[int] | None = None
+
+
 class GroupState(NamedTuple):
     """The memory of a control group, or of the machine (``name`` ""), in bytes. An unknown figure is None.
 
@@ -214,7 +223,7 @@ class Watcher:
         # ptrace.
         self._barred = None if barred is None else f"gdbheap can attach to no process ({barred.strerror}): run doctor"
         self._next_scan = self.scanned = 0.0
-        self._kill_count, self._kills = oom_kills(), deque[float]()
+        self._kill_count, self._kills = oom_kills(), deque[OomKill]()
         self._until = until
         self._is_started = False
         # A function that is called before each wait: at least every few seconds.
@@ -343,6 +352,7 @@ class Watcher:
         yield from self._join(now)
         now_used = [key for one in self.watched.values() for key in one.polled]
         self._polled.keep([*now_used, *self._of_group])
+        self._spare()
         self._count_kills()
         # Only processor time counts: the search may also have waited.
         pause = (time.thread_time() - used) / SCAN_SHARE
@@ -493,15 +503,27 @@ class Watcher:
     def _count_kills(self) -> None:
         """Record when the OOM killer killed processes, and drop old records."""
         now, before, self._kill_count = time.monotonic(), self._kill_count, oom_kills()
-        self._kills.extend([now] * (self._kill_count - before))
-        while self._kills and now - self._kills[0] > KILL_SECONDS:
+        self._kills.extend(OomKill(now) for _ in range(self._kill_count - before))
+        while self._kills and now - self._kills[0].time > KILL_SECONDS:
             self._kills.popleft()
+
+    def _spare(self) -> None:
+        """Record for the kills of the last search which processes live on: they were not killed."""
+        new = [kill for kill in self._kills if kill.spared is None]
+        if new:
+            spared = frozenset(pid for pid, one in self.watched.items() if not _is_dying(one.folder))
+            for kill in new:
+                kill.spared = spared
 
     def _is_oom(self, gone: WatchedProcess) -> bool:
         """Return whether the OOM killer has killed a process of the same groups for which no event is reported yet. If
         so, the caller must report an event: the kill counts as reported from now on."""
         self._count_kills()
-        return bool(self._kills) and self._group_kills.take(gone.groups) and self._kills.popleft() > 0
+        kill = next((kill for kill in self._kills if gone.pid not in (kill.spared or ())), None)
+        if kill is None or not self._group_kills.take(gone.groups):
+            return False
+        self._kills.remove(kill)
+        return True
 
     def _renew_group(self) -> None:
         """If the watched group no longer exists, look for a new group of the same name. A restarted service has one."""
@@ -590,6 +612,15 @@ def unreadable(folder: ProcessFolder) -> str | None:
         explained = refusal.explain(folder, error)
         return None if isinstance(explained, NoTarget) else reason_of(explained)
     return None
+
+
+def _is_dying(folder: ProcessFolder) -> bool:
+    """Return whether a process has got SIGKILL, or has ended."""
+    with suppress(OSError):
+        status = folder.status()
+        pending = int(status.get("SigPnd", "0"), 16) | int(status.get("ShdPnd", "0"), 16)
+        return bool(pending >> signal.SIGKILL - 1 & 1) or bool(folder.flags() & PF_EXITING)
+    return True
 
 
 def _groups(folder: ProcessFolder) -> bytes | None:

@@ -161,7 +161,8 @@ def _serving(event: WatchMessage, style: Style) -> str:
 def _end(event: WatchMessage, style: Style) -> str:
     how_often = "once" if event.acted == 1 else counted(event.acted, "time")
     done = f"acted {how_often}" if event.acted else "did not act"
-    failed = f"; {counted(event.failed, 'step')} failed" if event.failed else ""
+    failed = f"; something failed {'once' if event.failed == 1 else counted(event.failed, 'time')}"
+    failed = failed if event.failed else ""
     return f"the watch has ended, because {ENDS[event.why_ended]}; it {done}{failed}"
 
 
