@@ -191,15 +191,18 @@ def test_objects_of_a_frame_count_once(rng: random.Random, monkeypatch: pytest.M
     """Check that an object that several variables of a frame hold counts once in the frame's size."""
     sizes = {address: rng.randrange(16, 1 << 20) for address in range(1, 9)}
     monkeypatch.setattr(
-        threads, "_variable", lambda _heap, _references, local, _values: threads.Variable(
-            local.name, local.value, "bytes", sizes[local.value])
+        threads, "_variables", lambda _heap, _references, addresses, _values: {
+            address: threads.Variable(None, address, "bytes", sizes[address]) for address in addresses}
     )  # fmt: skip
-    known: dict[int, threads.Variable] = {}
+    graph = SimpleNamespace(
+        find=lambda _address: None, retained=lambda _numbers: [], retained_together=lambda sets: [0] * len(sets)
+    )
+    references: Any = SimpleNamespace(graph=graph)
     for _ in range(20):
         held = [rng.randrange(1, 9) for _ in range(rng.randrange(12))]
         named: Any = [SimpleNamespace(name=f"v{place}", value=address) for place, address in enumerate(held)]
         frame: Any = SimpleNamespace(function="f", file="f.py", line=1, locals=named)
         nothing: Any = None
-        found = threads._running(nothing, nothing, frame, False, known)
+        (found,) = threads._running(nothing, references, [frame], False)
         assert found.bytes == sum(sizes[address] for address in set(held))
         assert [(row.name, row.address) for row in found.locals] == [(one.name, one.value) for one in named]
