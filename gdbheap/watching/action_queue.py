@@ -26,7 +26,7 @@ SAVE, RUN = "save", "run"
 AT_ONCE = {SAVE: 4, RUN: 16}
 HANGS = {SAVE: "the snapshot or core was not finished in time", RUN: "the command of --run did not end in time"}
 UNFINISHED = {
-    SAVE: "its files were not finished, because the watch was asked to end",
+    SAVE: "not all of its files were finished, because the watch was asked to end",
     RUN: "the command of --run did not finish, because the watch was asked to end",
 }
 LOST = "the gdbheap process that acted was killed, or failed"
