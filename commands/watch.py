@@ -33,7 +33,7 @@ from gdbheap.machines.machine import THIS_MACHINE
 from gdbheap.report.formats.json import document, text_of
 from gdbheap.report.text.numbers import counted, parse_duration, parse_size
 from gdbheap.report.text.style import style_for, terminal_text
-from gdbheap.report.words.watch import WatchConditions, counts_text, event_text, started_text
+from gdbheap.report.words.watch import counts_text, event_text, started_text
 from gdbheap.watching.messages import Limit, WatchMessage
 from gdbheap.watching.standard_output import LineOutput
 from gdbheap.watching.triggers import MEMORY_ERROR, Bounds
@@ -243,14 +243,6 @@ class _Watch:
         # Lines may have been lost until now.
         return dataclasses.replace(end, failed=self.failed)
 
-    def _conditions(self) -> WatchConditions:
-        options, is_group = self.options, self.watcher.cgroup is not None
-        count = None if options.prometheus is not None else options.count or None
-        return WatchConditions(
-            options.rss, options.grows, options.at_oom, options.on_memory_error, is_group, count,
-            not is_group and options.name is not None,
-        )  # fmt: skip
-
     def _now(self) -> Now:
         """Return the current state for the metrics. This method is called in another thread."""
         from gdbheap.watching.metrics import Now
@@ -266,12 +258,18 @@ class _Watch:
         if self.server is not None:
             self._tell(WatchMessage("serving", time.time(), url=self.server.url, everybody=not self.server.is_loopback))
         if self.options.acts and not self.options.json:
-            self._print(started_text(time.time(), self._conditions(), self.style))
+            self._print(self._started())
         for watch_event in self.watcher.events():
             self._tell_event(watch_event)
             if self.server is None and not self.queue.is_busy and self.bounds.is_used_up(self._users()):
                 return "count"
         return "ended" if self.watcher.is_over else "duration"
+
+    def _started(self) -> str:
+        options, is_group = self.options, self.watcher.cgroup is not None
+        count = None if options.prometheus is not None else options.count or None
+        is_by_user = not is_group and options.name is not None
+        return started_text(time.time(), self.watcher.wanted, is_group, count, is_by_user, self.style)
 
     def _tell_event(self, watch_event: WatchEvent) -> None:
         event = self._event(watch_event)

@@ -24,7 +24,7 @@ from gdbheap.heap import Heap
 from gdbheap.host.procfs import ProcessFolder
 from gdbheap.refusals import refusal
 from gdbheap.report.text.style import Style
-from gdbheap.report.words.watch import WatchConditions, started_text
+from gdbheap.report.words.watch import started_text
 from gdbheap.targets.chosen_processes import Programs
 from gdbheap.watching import watcher
 from gdbheap.watching.actions import NEAR_DEATH, Actions, Done, Request, _settle, save
@@ -35,7 +35,6 @@ from gdbheap.watching.wake_descriptors import Waker
 from gdbheap.watching.watcher import ONE_USER, Watcher, WatchRequest
 
 MIB = 1 << 20
-NONE = WatchConditions(None, None, False, False, False, None, False)
 
 
 @pytest.mark.parametrize(
@@ -57,8 +56,10 @@ NONE = WatchConditions(None, None, False, False, False, None, False)
 )
 def test_the_first_line(changed: dict[str, Any], expected: str) -> None:
     """Check what a watch says that it waits for, and when it ends."""
-    conditions = WatchConditions(**{**vars(NONE), **changed})
-    assert started_text(0.0, conditions, Style())[20:] == f"the watch acts when {expected}"
+    others: dict[str, Any] = {"is_group": False, "count": None, "is_by_user": False}
+    wanted = WatchRequest(**{name: value for name, value in changed.items() if name not in others})
+    others.update((name, value) for name, value in changed.items() if name in others)
+    assert started_text(0.0, wanted, style=Style(), **others)[20:] == f"the watch acts when {expected}"
 
 
 def test_two_watches_use_one_name(rng: random.Random, tmp_path: Path) -> None:

@@ -137,8 +137,8 @@ def _joined(parts: list[ProcessCurves]) -> ProcessCurves:
             time: value for part in parts if name in part.curves
             for time, value in zip(part.curves[name].times, part.curves[name].values)
         }  # fmt: skip
-        if values:
-            curves[name] = Curve(name, sorted(values), [values[time] for time in sorted(values)])
+        if times := sorted(values):
+            curves[name] = Curve(name, times, [values[time] for time in times])
     events = {(event.kind, event.time): event for part in parts for event in part.events}
     last = parts[-1]
     return replace(last, file=parts[0].file, curves=curves, events=[*events.values()])

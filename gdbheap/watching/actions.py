@@ -287,23 +287,21 @@ def _write_heap(actions: Actions, request: Request, base: str) -> dict[str, Any]
             heap = Heap(process)
             # The files must not contain what is in the process's memory.
             heap.disclosure.contents = False
-            holders = None
             text, holders = _document(actions, heap, done) if actions.heap else ("", None)
             with working_folder(os.path.dirname(base)) as place:
-                file = _NewFile(place, base, actions, done)
                 try:
                     if actions.snapshot:
                         look = take(heap, None, actions.blocks, holders)
-                        file.write("snapshot", lambda path: write(path, look))
+                        _write_file(place, base, "snapshot", lambda path: write(path, look), actions, done)
                 finally:
                     if text:
-                        file.write("heap", lambda path: write_text(path, f"{text}\n"))
+                        _write_file(place, base, "heap", lambda path: write_text(path, f"{text}\n"), actions, done)
         done.held, done.partial = process.stopped_seconds, heap.partial
     except NoTarget as error:
         done.is_gone = not folder.is_running()
         done.errors.append(ENDED if done.is_gone else reason_of(error))
     except (Exception, KeyboardInterrupt) as error:
-        done.had_no_room = _is_no_room(error)
+        done.had_no_room |= _is_no_room(error)
         # A thread that stands at a MemoryError is traced by the watch itself.
         done.was_traced = not standing and refusal.other_tracer(folder) != 0
         done.errors.append(reason_of(error))
@@ -322,27 +320,16 @@ def _document(actions: Actions, heap: Heap, done: Done) -> tuple[str, MainHolder
         return "", None
 
 
-@dataclass(frozen=True)
-class _NewFile:
-    """A new file of an action. It is written in the private folder ``place``, then moved to its final name.
-
-    ``base``: the final path without the ending.
-    """
-
-    place: str
-    base: str
-    actions: Actions
-    done: Done
-
-    def write(self, kind: str, write: Callable[[str], object]) -> None:
-        """Write the file with the function ``write``, and add the result, or the reason for a failure, to ``done``."""
-        source, path = os.path.join(self.place, kind), f"{self.base}{ENDINGS[kind]}"
-        try:
-            write(source)
-            _settle(source, self.base, kind, self.actions, self.done)
-        except (GdbheapError, OSError) as error:
-            self.done.errors.append(reason_of(error).replace(source, one_line(path)))
-            self.done.had_no_room = _is_no_room(error)
+def _write_file(place: str, base: str, kind: str, write: Callable[[str], object], actions: Actions, done: Done) -> None:
+    """Write a file with the function ``write`` in the private folder ``place``, then move it to its final name. Add the
+    result, or the reason for a failure, to ``done``. ``base``: the final path without the ending."""
+    source, path = os.path.join(place, kind), f"{base}{ENDINGS[kind]}"
+    try:
+        write(source)
+        _settle(source, base, kind, actions, done)
+    except (GdbheapError, OSError) as error:
+        done.errors.append(reason_of(error).replace(source, one_line(path)))
+        done.had_no_room |= _is_no_room(error)
 
 
 def _is_no_room(error: BaseException) -> bool:
@@ -365,7 +352,8 @@ def _core(actions: Actions, process: ProcessFolder, base: str, done: Done) -> No
                 check_whole(beside)
                 _settle(beside, base, "core", actions, done)
     except (GdbheapError, OSError) as error:
-        reason, done.had_no_room = one_line(error), isinstance(error, _NoRoom) or _is_no_room(error)
+        reason = one_line(error)
+        done.had_no_room |= isinstance(error, _NoRoom) or _is_no_room(error)
     if reason is not None:
         done.is_gone, done.was_traced = not process.is_running(), refusal.other_tracer(process) != 0
         done.errors.append(f"no core was written: {ENDED if done.is_gone else reason}")

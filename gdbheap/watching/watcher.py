@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-import os
 import signal
 import time
 from collections import deque
@@ -16,6 +15,7 @@ from typing import NamedTuple
 
 from gdbheap.dataclass import dataclass
 from gdbheap.errors import GdbheapError, NoTarget, one_line, reason_of
+from gdbheap.files.trust import is_trusted
 from gdbheap.host.exit_status import exit_status, oom_kills
 from gdbheap.host.procfs import PF_EXITING, ProcessFolder
 from gdbheap.refusals import refusal
@@ -462,9 +462,8 @@ class Watcher:
     def _would_mix_users(self, one: WatchedProcess) -> bool:
         """Return whether catching the MemoryErrors of this process, too, would let two users disturb each other: a
         process can end all catching of its watch (docs/safety.md). Root and gdbheap's own user disturb nobody."""
-        trusted = {0, os.geteuid()}
         others = {other.user for other in self.watched.values() if other.errors is not None or other.are_errors_paused}
-        return one.user not in trusted and bool(others - trusted - {one.user})
+        return not is_trusted(one.user) and not all(user == one.user or is_trusted(user) for user in others)
 
     def end(self) -> list[WatchEvent]:
         """Stop watching. Return an event for each action that was not finished, and for each process whose code could

@@ -22,18 +22,25 @@ PTRACE_SEIZE, PTRACE_DETACH = 0x4206, 17
 
 
 @contextmanager
+def _ready(command: list[str], word: str) -> Iterator[subprocess.Popen[str]]:
+    """Yield a program that has printed this word on a line; it is killed in any case."""
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None and process.stdout.readline() == f"{word}\n"
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+@contextmanager
 def swelling(rate: float, most: int) -> Iterator[subprocess.Popen[str]]:
     """Yield a program that grows by ``rate`` bytes a second to ``most`` more than it has, once it reads a line."""
     found = interpreters()
     if not found:
         pytest.skip("no CPython to run the program")
     command = [found[0].executable, "-I", str(SOURCES / "swelling.py"), str(rate), str(most)]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        try:
-            yield process
-        finally:
-            process.kill()
+    with _ready(command, "ready") as process:
+        yield process
 
 
 def go(process: subprocess.Popen[str]) -> None:
@@ -121,10 +128,5 @@ input()
 @contextmanager
 def traced(pid: int, name: str = "tracer") -> Iterator[subprocess.Popen[str]]:
     """Yield a program of that name, which traces the process until it reads a line."""
-    command = [sys.executable, "-c", SEIZE, str(pid), name]
-    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as holder:
-        assert holder.stdout is not None and holder.stdout.readline() == "in\n"
-        try:
-            yield holder
-        finally:
-            holder.kill()
+    with _ready([sys.executable, "-c", SEIZE, str(pid), name], "in") as holder:
+        yield holder

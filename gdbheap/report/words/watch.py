@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import time
 from dataclasses import replace
+from typing import TYPE_CHECKING
 
-from gdbheap.dataclass import dataclass
 from gdbheap.errors import own_line
 from gdbheap.report.text.numbers import counted, duration_text
 from gdbheap.report.text.style import Style
@@ -15,7 +15,10 @@ from gdbheap.text import printable_record
 from gdbheap.watching.messages import Limit, WatchMessage
 from gdbheap.watching.triggers import Cause
 
-__all__ = ["WatchConditions", "counts_text", "event_text", "started_text"]
+if TYPE_CHECKING:
+    from gdbheap.watching.watcher import WatchRequest
+
+__all__ = ["counts_text", "event_text", "started_text"]
 
 KINDS = {"snapshot": "the snapshot is", "heap": "the output of heap is", "core": "the core is"}
 STEPS = {"save": "its files are not written yet", "run": "the command of --run has not ended yet"}
@@ -27,23 +30,6 @@ ENDS = {
     "duration": "the time of --duration is over",
     "asked": "a signal asked it to end",
 }
-
-
-@dataclass(frozen=True)
-class WatchConditions:
-    """What a watch waits for, and how often it acts: its options of the same names.
-
-    ``is_group``: whether it watches a control group as a whole.
-    ``count``: after how many actions it ends, None if it does not; ``is_by_user``: for each user separately.
-    """
-
-    rss: int | None
-    grows: tuple[int, float] | None
-    at_oom: bool
-    memory_errors: bool
-    is_group: bool
-    count: int | None
-    is_by_user: bool
 
 
 def event_text(event: WatchMessage, style: Style) -> str:
@@ -58,19 +44,23 @@ def event_text(event: WatchMessage, style: Style) -> str:
     return f"{_local_time(event.time)} {own_line(said, 4000)}"
 
 
-def started_text(moment: float, conditions: WatchConditions, style: Style) -> str:
-    """Return the first line of a watch: what it waits for, and when it ends."""
-    wanted, ends = conditions, ""
-    size = "the group needs" if wanted.is_group else "RSS is"
+def started_text(
+    moment: float, wanted: WatchRequest, is_group: bool, count: int | None, is_by_user: bool, style: Style
+) -> str:
+    """Return the first line of a watch: the conditions of its actions, and when it ends.
+
+    ``is_group``: whether it watches a control group as a whole. ``count``: the number of actions after which it ends,
+    None if it does not; ``is_by_user``: whether this number is for each user separately.
+    """
+    size, ends = "the group needs" if is_group else "RSS is", ""
     found = [] if wanted.rss is None else [f"{size} more than {style.bytes(wanted.rss)}"]
     if wanted.grows is not None:
-        what = "the group" if wanted.is_group else "RSS"
+        what = "the group" if is_group else "RSS"
         found.append(f"{what} grows by {style.bytes(wanted.grows[0])} in {duration_text(wanted.grows[1])}")
     found += ["memory is nearly full (--at-oom)"] * wanted.at_oom
     found += ["Python gets no memory (MemoryError)"] * wanted.memory_errors
-    if wanted.count is not None:
-        each = " for each user" if wanted.is_by_user else ""
-        ends = f", and ends after {counted(wanted.count, 'action')}{each} (--count)"
+    if count is not None:
+        ends = f", and ends after {counted(count, 'action')}{' for each user' if is_by_user else ''} (--count)"
     return f"{_local_time(moment)} the watch acts when {' or '.join(found)}{ends}"
 
 
@@ -159,11 +149,13 @@ def _serving(event: WatchMessage, style: Style) -> str:
 
 
 def _end(event: WatchMessage, style: Style) -> str:
-    how_often = "once" if event.acted == 1 else counted(event.acted, "time")
-    done = f"acted {how_often}" if event.acted else "did not act"
-    failed = f"; something failed {'once' if event.failed == 1 else counted(event.failed, 'time')}"
-    failed = failed if event.failed else ""
+    done = f"acted {_often(event.acted)}" if event.acted else "did not act"
+    failed = f"; something failed {_often(event.failed)}" if event.failed else ""
     return f"the watch has ended, because {ENDS[event.why_ended]}; it {done}{failed}"
+
+
+def _often(count: int) -> str:
+    return "once" if count == 1 else counted(count, "time")
 
 
 def _acting(event: WatchMessage, style: Style) -> str:
